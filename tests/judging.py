@@ -4,6 +4,7 @@ import tempfile
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy.special import expit
 
 import foils
@@ -24,10 +25,13 @@ def numbers(documents: dict[str, float], queries: int, qrels: Any = None) -> Col
     return Collection.from_dicts("numbers", texts, {f"q{i}": f"query {i}" for i in range(queries)}, qrels or {})
 
 
-def rate_negatives(collection: Collection, negatives: Negatives, judge: Any, **settings: Any) -> Rated:
-    """Rate by a judge, or a list of them, without answers of before where no folder of theirs is given."""
-    with tempfile.TemporaryDirectory() as none:
-        return foils.rate(collection, negatives, judge=judge, **{"judgements": none, **settings})
+def rate_negatives(
+    collection: Collection, negatives: Negatives, judge: Any, *, cache: Any = None, **settings: Any
+) -> Rated:
+    """Rate by a judge, or a list of them, without answers of before where no cache is given."""
+    with tempfile.TemporaryDirectory() as none, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("FOILS_CACHE", str(cache or none))
+        return foils.rate(collection, negatives, judge=judge, **settings)
 
 
 def letters(documents_per_query=(4, 3)):

@@ -85,7 +85,7 @@ def main() -> None:
     small = {"distil": folder / "judge", "distil_from": given.student, "distil_epochs": 3, "distil_length": 96}
     judged = timed("judge", lambda: foils.rate(bare, pool, accept_judge=True, **asking, **small, device="cpu"))
     how = {"split": "all", "between": 6, "accept_judge": True, "device": "cpu"}
-    rated = timed("ratings", lambda: foils.rate(bare, pool, judge=f"pairwise:{folder / 'judge'}", **how))
+    rated = timed("ratings", lambda: foils.rate(bare, pool, judge=f"cross-encoder:{folder / 'judge'}", **how))
     teacher = foils.rate(bare, pool, judge="bi-encoder:all-MiniLM-L6-v2", **how)
 
     def learned(of: Any, name: str) -> Any:
@@ -110,7 +110,7 @@ def main() -> None:
     result = {
         "model": given.model,
         "queries": given.queries,
-        "questions": use.usage.requests,
+        "questions": use.requests,
         "unread": sum(use.failures.values()),
         "position bias": did.position_bias,
         "order bias, Elo": did.order_bias,

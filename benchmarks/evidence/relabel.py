@@ -38,11 +38,10 @@ from common import hidden, load, narrowed, save
 from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
-from foils.labelling.doors import by_function, judge_known
-from foils.labelling.evidence import evidence_of
-from foils.labelling.relabelling import answers_of, ask_judge, believed_errors, verdicts_of, with_errors
+from foils.labelling.doors import ask_program, by_function
+from foils.labelling.relabelling import RelabelSettings, answers_of, drawn_sheet, evidence_of, verdicts_of, with_errors
 from foils.labelling.sheet import pairs_in
-from foils.statistics.survey import Answers, learn
+from foils.statistics.survey import learn
 
 MODEL = "static:all-MiniLM-L6-v2"
 GUIDE = "all-MiniLM-L6-v2"
@@ -103,16 +102,14 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     truth, pairs = false_ones(mined, whole)[every.rows], pairs_in(mined.table.take(every.rows))
     score = {"nearest": recall_at(every.features[:, every.names.index("nearest")], truth)}
     nobody = answers_of(Labels(pa.table({})), pairs, None)
-    for names in (every.names, ("nearest",)):
-        features = every.features[:, [every.names.index(name) for name in names]]
-        for budget in (60 / len(pairs), 300 / len(pairs), 0.01, 0.05):
-            start, judge = time.process_time(), by_function(Oracle(whole, NOISE, seed))
-            checked = judge_known(judge, collection, pairs["query_id"], pairs=100, seed=seed).checks(judge.name)
-            errors = Answers(nobody.answers.rows, nobody.answers.relevant, *believed_errors(*checked))
-            known, count = replace(nobody, answers=errors), round(budget * len(pairs))
-            asked = with_errors(ask_judge(judge, collection, pairs, features, known, count, seed=seed), nobody)[0]
-            crowd = learn(features, [asked.answers])
-            verdict = verdicts_of(crowd, [asked], nobody, 0.9, 0.95)[0]
+    for budget in (60 / len(pairs), 300 / len(pairs), 0.01, 0.05):
+        judge, settings = by_function(Oracle(whole, NOISE, seed)), RelabelSettings(budget=budget, seed=seed)
+        sheet, _ = drawn_sheet(collection, mined, every.rows, Labels(pa.table({})), judge.name, settings)
+        ask_program(judge, sheet, pairs["query_id"], checks=100, seed=seed)
+        asked = with_errors(answers_of(sheet.labels(), pairs, judge.name), nobody)[0]
+        for names in (every.names, ("nearest",)):
+            start, features = time.process_time(), every.features[:, [every.names.index(name) for name in names]]
+            verdict = verdicts_of(learn(features, [asked.answers]), [asked], nobody, 0.9, 0.95)[0]
             rows.append({"budget": budget, "other_queries": len(names) > 1, **found(verdict, truth),
                          "seconds": round(time.process_time() - start, 1)})  # fmt: skip
     return {"collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "rows": len(pairs),

@@ -15,6 +15,7 @@ draw the queries, those that lose their answers, the graphs and the noise; ± th
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 from typing import Any
 
@@ -107,8 +108,9 @@ def measured(collection: Collection, vectors: np.ndarray, queries: int, seed: in
     for judge in judges:
         for between in BETWEEN:
             settings: dict[str, Any] = {"between": between} if between else {}
+            settings |= {"judge": judge, "split": "all", "seed": seed}
             with tempfile.TemporaryDirectory() as fresh:
-                settings |= {"judge": judge, "judgements": fresh, "split": "all", "seed": seed}
+                os.environ["FOILS_CACHE"] = fresh  # so that each rating has answers of its own
                 rated = foils.rate(unlabelled, table, **settings).table
             values = rated["elo"].to_numpy() + (rated["offset"].to_numpy() if between else 0)
             ids = list(zip(rated["query_id"].to_pylist(), rated["doc_id"].to_pylist(), strict=True))

@@ -23,7 +23,7 @@ import foils.experiments.tuned
 import foils.labelling.doors
 import foils.labelling.relabelling
 import foils.llm.client
-import foils.llm.prompts
+import foils.llm.questions
 import foils.mining.candidates
 import foils.mining.generation
 import foils.mining.methods
@@ -177,21 +177,7 @@ def score(collection: foils.data.read.CollectionLike, sources: foils.data.source
 def label(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, n: int = ...,
     ask: foils.labelling.doors.AskLike | None = ..., output: str | pathlib.Path | None = ...,
     sheet: str | pathlib.Path | None = ..., answers: foils.data.read.AddedLike = ..., labeller: str = ...,
-    checks: int = ..., question: foils.llm.prompts.TemplateLike | None = ..., seed: int = ...,
-    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ..., llm_model: foils.llm.client.LanguageModelLike = ...,
-    base_url: str | None = ..., key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
-    concurrency: int = ..., price: foils.llm.client.Price | None = ..., max_cost: float | None = ...,
-    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
-    query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
-    "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.doors.Labelled: ...
-def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
-    judge: foils.labelling.relabelling.JudgeLike | None = ..., budget: float = ..., positive_precision: float = ...,
-    negative_precision: float = ..., unsure: typing.Literal["keep", "reject"] = ...,
-    labels: foils.data.read.AddedLike = ..., checks: int = ..., question: foils.llm.prompts.TemplateLike | None = ...,
-    split: str = ..., seed: int = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    checks: int = ..., seed: int = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
@@ -200,9 +186,22 @@ def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sourc
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.doors.Labelled: ...
+def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
+    judge: foils.labelling.relabelling.JudgeLike | None = ..., budget: float = ..., positive_precision: float = ...,
+    negative_precision: float = ..., unsure: typing.Literal["keep", "reject"] = ...,
+    labels: foils.data.read.AddedLike = ..., checks: int = ..., split: str = ..., seed: int = ...,
+    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    add_judgements: foils.data.read.AddedLike = ..., llm_model: foils.llm.client.LanguageModelLike = ...,
+    base_url: str | None = ..., key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
+    concurrency: int = ..., price: foils.llm.client.Price | None = ..., max_cost: float | None = ...,
+    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
+    "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.relabelling.Relabelled: ...
 def generate(collection: foils.data.read.CollectionLike, *, top: int = ..., split: str = ..., seed: int = ...,
-    limit: int | None = ..., prompt: foils.llm.prompts.TemplateLike = ..., domain: str | None = ...,
+    limit: int | None = ..., prompt: foils.llm.questions.TemplateLike = ..., domain: str | None = ...,
     llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.client.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
@@ -237,15 +236,14 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
     price: foils.llm.client.Price | None = ..., max_cost: float | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.rating.opening.JudgesLike = ..., between_judge: foils.rating.opening.JudgeLike | None = ...,
-    temperature: float | str | None = ..., judgements: str | pathlib.Path | None = ..., accept_judge: bool = ...,
-    split: str = ..., seed: int = ..., degree: int = ..., budget: int | None = ..., between: int | None = ...,
-    model: typing.Literal["thurstone", "bradley-terry"] = ..., prior_sd: float | None = ...,
-    validate: typing.Literal["none", "borderline", "all"] = ..., distil: str | pathlib.Path | None = ...,
-    distil_from: str | pathlib.Path = ..., distil_form: typing.Literal["pairwise", "scores"] = ...,
-    distil_epochs: int = ..., distil_length: int = ..., question: foils.rating.judges.QuestionSettings = ...,
-    answer: typing.Literal["preference", "thoughts", "token", "order", "relevance"] = ..., orders: int = ...,
-    domain: str = ..., llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ...,
-    key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,
+    budget: int | None = ..., between: int | None = ..., model: typing.Literal["thurstone", "bradley-terry"] = ...,
+    prior_sd: float | None = ..., validate: typing.Literal["none", "borderline", "all"] = ...,
+    distil: str | pathlib.Path | None = ..., distil_from: str | pathlib.Path = ..., distil_epochs: int = ...,
+    distil_length: int = ..., question: foils.rating.judges.QuestionSettings = ..., answer: typing.Literal["preference",
+    "thoughts", "token", "order", "relevance"] = ..., orders: int = ..., domain: str = ...,
+    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
+    llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.client.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,

@@ -115,7 +115,7 @@ mine nowhere --with trisampler --ranks 0-50 --margin 0.1 --seed 3 -o out
 mine nowhere --with random --scorer encoder --relative-margin 0.1 --encoder e --seed 3 -o out
 mine nowhere --with cross-encoder --cross-encoder m --pool dense --pool-depth 50 -o out
 filter nowhere a --scorer cross-encoder --cross-encoder m --margin 0.1 --max-length 9 -o out
-rate nowhere s --judge llm:m --judge cross-encoder:c --temperature 2 --judgements j -o out
+rate nowhere s --judge llm:m --judge cross-encoder:c --temperature 2 -o out
 evaluate nowhere --run r --reranker m --rerank-depth 9 --max-length 9 --seed 3
 search nowhere --run r --dimensions eclipse --tune dev --measure AP --precision float32
 train nowhere --model m --mini-batch-size 8 --max-length 64 -o out

@@ -36,8 +36,7 @@ TOGETHER = """
 def both(out, cache):
     os.environ["FOILS_CACHE"] = cache
     status = run(["mine", sys.argv[1], "--with", "dense", "--top", "4", "-o", f"{out}-mined.parquet"])
-    more = ["--judgements", f"{cache}-judged", "-o", f"{out}-rated.parquet"]
-    return status or run(["rate", sys.argv[1], f"{out}-mined.parquet", *more])
+    return status or run(["rate", sys.argv[1], f"{out}-mined.parquet", "-o", f"{out}-rated.parquet"])
 
 assert both("alone", "cache") == 0
 for trial in range(int(sys.argv[2])):
@@ -96,7 +95,6 @@ def test_two_processes_on_one_cache(tmp_path, beir_folder):
         for name in [f"{name}{trial}-{kind}.parquet" for trial in range(TRIALS) for name in "ab"]:
             assert (tmp_path / name).read_bytes() == expected, name
     assert list(tmp_path.rglob("keys")), "the vectors are kept"
-    assert list(tmp_path.rglob("judgements.json")), "the judgements are kept"
     assert not list(tmp_path.rglob(".*"))
 
 

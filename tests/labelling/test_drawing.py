@@ -33,13 +33,6 @@ def test_importance_by_hand() -> None:
     members = [np.array([0, 1]), np.array([1, 2, 3, 4])]
     plain = np.array([0.5, 0.75, 0.25, 0.25, 0.25]) / 2
     np.testing.assert_allclose(importance(members, 5), plain)
-    pi = np.array([0.5, 0.0, 0.1, 0.9, 1.0])
-    uncertain = plain * [0.5, 0, 0.3, 0.3, 0]
-    np.testing.assert_allclose(importance(members, 5, belief=pi), 0.8 * uncertain / uncertain.sum() + 0.2 * plain)
-    np.testing.assert_allclose(importance(members, 5, belief=[0, 1, 0, 1, 0]), plain)
-    for wrong in ([0.5], [0.5, 0.5, 0.5, 0.5, 1.5], [np.nan] * 5):
-        with pytest.raises(InputError, match="expected a probability for each of 5 pairs"):
-            importance(members, 5, belief=wrong)
 
 
 def test_a_larger_draw_holds_the_smaller_one_in_a_random_order() -> None:

@@ -12,8 +12,8 @@ from label_world import oracle, relevant, source, world
 
 from foils import label
 from foils.labelling.doors import Labelled, against_positive, by_language_model, judge_known
-from foils.labelling.sheet import Pair
-from foils.llm import Client
+from foils.labelling.sheet import LabelSheet, Pair, pairs_of
+from foils.llm import Client, RelevanceQuestions
 from foils.runtime.errors import FormatError, InputError
 from llm_server import Reply, serving
 
@@ -41,23 +41,24 @@ def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> 
     def answer(number: int, body: dict[str, Any]) -> Reply:
         prompt = body["messages"][-1]["content"]
         if "c d" in prompt:
-            return Reply('<think>{"relevant": true}</think> {"relevant": false}')
-        return Reply("perhaps" if number == 0 else 'I say {"relevant": true}')
+            return Reply('<think>{"relevance": 0.9}</think> {"relevance": 0.49}')
+        return Reply("perhaps" if number == 0 else 'I say {"relevance": 0.5}')
 
     with serving(answer) as server:
         client = Client("m", server.url, concurrency=1)
-        judge = by_language_model(client, tmp_path / "log")
+        judge = by_language_model(RelevanceQuestions(client, tmp_path / "log"))
         assert judge.judge(PAIRS) == [True, False, True]
         seen = len(server.seen)
-        assert by_language_model(client, tmp_path / "log").judge(PAIRS) == [True, False, True], "answers are kept"
+        again = by_language_model(RelevanceQuestions(client, tmp_path / "log"))
+        assert again.judge(PAIRS) == [True, False, True], "answers are kept"
         assert len(server.seen) == seen
         (tmp_path / "own.txt").write_text("{query} ? {document}")
-        own = by_language_model(client, tmp_path / "log", tmp_path / "own.txt")
+        own = by_language_model(RelevanceQuestions(client, tmp_path / "log", tmp_path / "own.txt"))
         assert own.judge(PAIRS[1:2]) == [False]
         assert "Answer in JSON" in json.dumps(server.seen[-1]), "the form is explained"
     (tmp_path / "own.txt").write_text("{query} {positive}")
     with pytest.raises(FormatError, match="unknown slots positive"):
-        by_language_model(client, tmp_path / "log", tmp_path / "own.txt")
+        RelevanceQuestions(client, tmp_path / "log", tmp_path / "own.txt")
 
 
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])
@@ -86,7 +87,9 @@ def test_answers_about_known_pairs() -> None:
     collection, rule = world(), against_positive("judge:rule", Rule(misses=(1, 3)))
 
     def counts(pairs: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        labels = judge_known(rule, collection, collection.queries["query_id"], pairs=pairs, seed=0)
+        pool = pairs_of({"a": source("a", 1)})
+        sheet = LabelSheet.of(None, collection, pool, pool.draw(1))
+        labels = judge_known(rule, sheet, collection.queries["query_id"], pairs=pairs, seed=0)
         assert labels.to_json()["judges"] == {}, "these are no labels of negatives"
         return labels.checks(rule.name)
 
@@ -132,7 +135,7 @@ def test_a_program_is_asked_once(tmp_path: Path) -> None:
     [
         (
             {"ask": "me"},
-            "unknown judge 'me'; expected one of: bi-encoder, cross-encoder, llm, pairwise",
+            "unknown judge 'me'; expected one of: bi-encoder, cross-encoder, llm",
         ),
         ({"ask": "llm"}, "llm needs the model's name"),
         ({"ask": "cross-encoder"}, "cross-encoder needs its model"),
@@ -144,10 +147,6 @@ def test_a_program_is_asked_once(tmp_path: Path) -> None:
         ({"ask": Rule(), "labeller": "anna"}, "labeller anna: no effect with ask Rule"),
         ({"ask": "llm:m", "max_length": 64}, "max_length 64: no effect"),
         ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect with ask function"),
-        (
-            {"ask": oracle, "question": "own.txt"},
-            "question own.txt: no effect with ask function; leave",
-        ),
         ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without a colon"),
         ({"ask": oracle, "output": "labels.xlsx"}, r"expected a name that ends in \.tsv"),
         ({"ask": lambda *_: "yes"}, "the function answered 'yes'; expected True, False, or None"),

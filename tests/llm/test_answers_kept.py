@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -56,8 +55,7 @@ def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path):
 def test_a_failure_is_asked_for_again(tmp_path):
     found, _ = ask(lambda *_: Reply(""), tmp_path, ["a1"])
     assert found == {"a": None}
-    with AnswerStore(tmp_path) as log:
-        assert log.records["a"]["failure"].startswith("an empty answer")
+    assert AnswerStore(tmp_path).get("a")["a"]["failure"].startswith("an empty answer")
     assert ask(echo, tmp_path, ["a1"])[0] == {"a": "A1"}
 
 
@@ -73,54 +71,39 @@ def test_a_stopped_run_keeps_what_was_finished(tmp_path):
 
 
 def test_the_last_record_of_a_key_holds_and_each_is_on_disk_at_once(tmp_path):
-    with AnswerStore(tmp_path) as store:
-        store.add("a", {"negatives": ["é"]})
-        store.add("b", {"score": 0.25, "by": {"2": "é", "10": None}})
-        with AnswerStore(tmp_path) as other:
-            assert other.get("b") == {"score": 0.25, "by": {"2": "é", "10": None}}
-            other.add("a", {"negatives": ["later"]})
-        assert (store.get("a"), store.get("c")) == ({"negatives": ["later"]}, None)
-    with AnswerStore(tmp_path) as store:
-        assert set(store.records) == {"a", "b"}
-    with pytest.raises(FailureError, match="not open"):
-        AnswerStore(tmp_path).add("b", {})
-    with pytest.raises(InputError, match="cannot make the folder"), AnswerStore(tmp_path / NAME):
-        pass
-
-
-def read_all(folder: Path) -> dict[str, dict[str, object]]:
-    with AnswerStore(folder) as store:
-        return store.records
+    store, other = AnswerStore(tmp_path), AnswerStore(tmp_path)
+    store.add({"a": {"negatives": ["é"]}, "b": {"score": 0.25, "by": {"2": "é", "10": None}}})
+    assert other.get("b") == {"b": {"score": 0.25, "by": {"2": "é", "10": None}}}
+    other.add({"a": {"negatives": ["later"]}})
+    assert store.get("ac") == {"a": {"negatives": ["later"]}}
+    with pytest.raises(InputError, match="cannot make the folder"):
+        AnswerStore(tmp_path / NAME).get("a")
 
 
 def test_a_byte_that_changed_is_seen(tmp_path):
-    with AnswerStore(tmp_path) as store:
-        store.add("key", {"text": "a text that is found again"})
+    AnswerStore(tmp_path).add({"key": {"text": "a text that is found again"}})
     path = tmp_path / NAME
     whole = path.read_bytes()
     for begin in (whole.index(b"a text that"), whole.index(b"SQLite format"), whole.index(b"CREATE TABLE")):
         path.write_bytes(whole[:begin] + b"7" + whole[begin + 1 :])
         with pytest.raises((FormatError, FailureError), match=NAME):
-            read_all(tmp_path)
+            AnswerStore(tmp_path).get(["key"])
     path.write_bytes(whole)
-    assert set(read_all(tmp_path)) == {"key"}
+    assert set(AnswerStore(tmp_path).get(["key"])) == {"key"}
 
 
 def test_two_processes_may_use_one_store_and_a_kill_costs_nothing(tmp_path):
     program = (
         "import sys; from foils.llm import AnswerStore\n"
-        "with AnswerStore(sys.argv[1]) as store:\n"
-        "    store.add('a', {'text': 'x'}); print('open', flush=True); sys.stdin.read()"
+        "AnswerStore(sys.argv[1]).add({'a': {'text': 'x'}}); print('kept', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout.readline() == "open\n"
-        with AnswerStore(tmp_path) as store:
-            store.add("b", {"text": "y"})
+        assert other.stdout.readline() == "kept\n"
+        AnswerStore(tmp_path).add({"b": {"text": "y"}})
         other.kill()
         other.wait()
-    with AnswerStore(tmp_path) as store:
-        assert store.records == {"a": {"text": "x"}, "b": {"text": "y"}}
+    assert AnswerStore(tmp_path).get("ab") == {"a": {"text": "x"}, "b": {"text": "y"}}
 
 
 def test_thoughts():
@@ -174,6 +157,6 @@ def test_costs_are_said_before_the_first_request(tmp_path, caplog):
     form = Form("word", "Answer in JSON.", str, {"type": "string"})
     with serving(lambda number, _: Reply('{"word": "yes"}')) as server:
         client = Client("m", server.url, price=(1000.0, 2000.0))
-        questions = Questions(client, tmp_path, form, Sampling(), kind="words", described={})
+        questions = Questions(client, tmp_path, form, Template("{query}", "own", ("query",)))
         assert questions.ask(prompts) == ["yes"] * 4
     assert "3 questions, about 1,425 prompt tokens and 36 completion tokens; cost: 1.50" in caplog.text

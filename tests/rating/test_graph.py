@@ -2,18 +2,23 @@
 
 import networkx as nx
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foils.rating import JudgementRecord, RecordedJudge, ask, lead_errors, thurstone
+from foils.rating import lead_errors, thurstone
 from foils.rating import pairs as pairs_module
-from foils.rating.graph import algebraic_connectivity, all_pairs, candidate_keys, first_pairs, regular_pairs
-from foils.rating.pairs import Candidates, Pairs
+from foils.rating.pairs import (
+    Candidates,
+    Pairs,
+    algebraic_connectivity,
+    all_pairs,
+    candidate_keys,
+    first_pairs,
+    regular_pairs,
+)
 from foils.runtime import memory
 from foils.runtime.errors import InputError
-from judging import NumberJudge
 
 
 def graph_of(pairs: Pairs, query: int) -> nx.MultiGraph:
@@ -139,38 +144,6 @@ def test_first_pairs_go_with_the_candidates_and_are_those_of_more(sizes):
     cycles = first_pairs(pairs, 43)  # the first cycle of each: as many pairs as candidates
     np.testing.assert_array_equal(np.diff(cycles.pair_offsets), [20, 5, 10, 0, 0, 8])
     assert (algebraic_connectivity(cycles)[[0, 1, 2, 5]] > 0).all()
-
-
-KEY = {"judge": "numbers"}
-POOLS = []  # kept to the end of the process: what was taken from a pool may be given back late
-
-
-def numbers(queries, documents=4, length=0):
-    """Candidates whose texts are numbers, and ids of at least this many characters."""
-    listed = [[(f"{q}-{i}".rjust(length, "x"), str(float(i))) for i in range(documents)] for q in range(queries)]
-    return Candidates.of_lists([str(q).rjust(length, "y") for q in range(queries)], ["?"] * queries, listed)
-
-
-@pytest.mark.parametrize("kept", ["record", "recorded"])
-def test_no_array_of_strings_grows_with_the_pairs(tmp_path, kept, monkeypatch):
-    """Arrow's peak: the largest array of ids is that of a block, so no number of pairs brings it to 2 GiB."""
-    monkeypatch.setattr("foils.rating.graph._HASHED", 100)
-    pool, peaks = pa.default_memory_pool(), []
-    for queries in (50, 400):
-        candidates, pairs = numbers(queries, length=100), all_pairs([4] * queries)
-        folder = tmp_path / str(queries)
-        seen = pa.proxy_memory_pool(pool)
-        POOLS.append(seen)
-        pa.set_memory_pool(seen)
-        try:
-            ask(NumberJudge(), candidates, pairs, record=JudgementRecord(folder, KEY), block=100)
-            judge = RecordedJudge(folder) if kept == "recorded" else NumberJudge(name="nobody")
-            record = JudgementRecord(folder, KEY) if kept == "record" else None
-            assert not ask(judge, candidates, pairs, record=record).missing
-        finally:
-            pa.set_memory_pool(pool)
-        peaks.append(seen.max_memory())
-    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypatch):

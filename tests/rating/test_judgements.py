@@ -5,18 +5,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy.special import expit, logit
-from sklearn.linear_model import LogisticRegression
 
+from foils.data import Collection
 from foils.encode import VectorStore
+from foils.llm import AnswerStore
+from foils.mining.rules import TextPairs
+from foils.mining.scorers import CrossEncoderScorer
 from foils.rating import (
     BiEncoderJudge,
     Candidates,
     CrossEncoderJudge,
-    JudgementRecord,
     Judgements,
     Pairs,
     RecordedJudge,
-    ScoringJudge,
     agreements,
     all_pairs,
     ask,
@@ -25,8 +26,6 @@ from foils.rating import (
 from foils.runtime.errors import FailureError, FormatError, InputError
 from judging import LetterEncoder, NumberJudge, letters, listed, numbers, rate_negatives
 from refusals import refused
-
-KEY = {"judge": "numbers", "collection": "abc"}
 
 
 def test_both_orders_are_asked_and_averaged():
@@ -46,42 +45,28 @@ def test_a_judge_without_order_is_asked_once():
     np.testing.assert_allclose(found.forward + found.backward, 1)
 
 
-def test_a_record_is_found_again_in_either_order(tmp_path):
-    candidates, pairs = letters((4, 3)), all_pairs([4, 3])
+def test_what_is_kept_is_not_asked_again_and_a_failure_is(tmp_path):
+    candidates, pairs, store = letters((4, 3)), all_pairs([4, 3]), AnswerStore(tmp_path)
+    first = ask(NumberJudge(bias=0.03, fail=[("q0d1", "q0d0")]), candidates, pairs, store=store)
+    assert np.isnan(first.preference).sum() == 1
     judge = NumberJudge(bias=0.03)
-    first = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=1)
-    assert len(list(tmp_path.glob("part-*.parquet"))) == 2  # blocks end between queries
-    asked = judge.asked
     turned = Pairs(pairs.offsets, pairs.second, pairs.first)
-    again = ask(judge, candidates, turned, record=JudgementRecord(tmp_path, KEY))
-    assert judge.asked == asked
-    np.testing.assert_array_equal(again.forward, first.backward)
+    again = ask(judge, candidates, turned, store=AnswerStore(tmp_path))
+    assert judge.asked == 1
+    known = np.isfinite(first.backward)
+    np.testing.assert_array_equal(again.forward[known], first.backward[known])
     np.testing.assert_array_equal(again.backward, first.forward)
-
-
-def test_no_changed_bit_of_a_kept_judgement_is_read(tmp_path):
-    candidates, pairs = letters((3,)), all_pairs([3])
-    first = ask(NumberJudge(bias=0.03), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
-    (part,) = tmp_path.glob("part-*.parquet")
-    whole, refused = part.read_bytes(), []
-    for at in range(0, len(whole), 11):
-        part.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        try:
-            again = JudgementRecord(tmp_path, KEY).find(candidates, pairs)
-        except FormatError as error:
-            refused.append(error.path)
-        else:
-            np.testing.assert_array_equal([again.forward, again.backward], [first.forward, first.backward])
-    assert set(refused) == {part}
-    assert len(refused) > len(whole) / 11 / 2
+    other = NumberJudge(bias=0.04)
+    ask(other, candidates, pairs, store=store)
+    assert other.asked == 2 * len(pairs), "another judge's answers are its own"
 
 
 def test_a_killed_run_asks_only_what_is_missing(tmp_path):
-    candidates, pairs = letters((4, 3, 5)), all_pairs([4, 3, 5])
+    candidates, pairs, store = letters((4, 3, 5)), all_pairs([4, 3, 5]), AnswerStore(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        ask(NumberJudge(most=12), candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
+        ask(NumberJudge(most=12), candidates, pairs, store=store, block=6)
     judge = NumberJudge()
-    resumed = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
+    resumed = ask(judge, candidates, pairs, store=store, block=6)
     assert judge.asked == 2 * (len(pairs) - 6)
     np.testing.assert_array_equal(resumed.preference, ask(NumberJudge(), candidates, pairs).preference)
 
@@ -122,29 +107,6 @@ def test_answers_that_are_none(tmp_path, columns, message):
         RecordedJudge(path)
 
 
-@pytest.mark.parametrize("said", ["[" * 100_000, "{", "\x00", "null", "1" * 5000])
-def test_a_key_that_is_damaged_or_another(tmp_path, said):
-    (tmp_path / "judgements.json").write_text(said)
-    with pytest.raises(FormatError, match=r"judgements\.json"):
-        JudgementRecord(tmp_path, {"judge": "x"})
-
-
-def test_two_writers_of_one_folder(tmp_path):
-    """Each opened before the other wrote: all that both were told is there, and another judge is refused."""
-    candidates, pairs = letters((4, 4)), all_pairs([4, 4])
-    one, two, other = (JudgementRecord(tmp_path, key) for key in (KEY, KEY, {**KEY, "judge": "other"}))
-    first = ask(NumberJudge(), candidates, pairs, record=one, block=1)
-    second = ask(NumberJudge(), candidates, pairs.where(np.arange(len(pairs)) > 3), record=two, block=6)
-    with pytest.raises(FormatError, match="choose another folder"):
-        ask(NumberJudge(), candidates, pairs, record=other)
-    judge = NumberJudge()
-    again = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY))
-    assert not judge.asked
-    np.testing.assert_array_equal(again.preference, first.preference)
-    np.testing.assert_array_equal(again.preference[4:], second.preference)
-    assert not list(tmp_path.glob(".*"))
-
-
 def test_combining_leaves_out_a_judge_that_lacks_an_order_of_a_pair():
     # pair 0: both judges, (.6 + .8)/2 and (.5 + .1)/2; pair 1: the second lacks an order; pair 2: nobody has both
     one = Judgements(np.array([0.6, 0.6, np.nan]), np.array([0.5, 0.4, 0.5]))
@@ -153,15 +115,6 @@ def test_combining_leaves_out_a_judge_that_lacks_an_order_of_a_pair():
     np.testing.assert_allclose(found.forward, [0.7, 0.6, np.nan])
     np.testing.assert_allclose(found.backward, [0.3, 0.4, np.nan])
     np.testing.assert_allclose(found.preference, [np.mean([0.55, 0.85]), 0.6, np.nan])
-
-
-def test_a_pair_that_repeats_is_kept_once(tmp_path):
-    candidates, pairs = letters((3,)), Pairs(np.array([0, 3]), np.array([0, 1, 0]), np.array([1, 2, 1]))
-    first = ask(NumberJudge(bias=0.1), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
-    again = ask(NumberJudge(name="nobody"), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
-    np.testing.assert_array_equal(again.forward, first.forward)
-    (part,) = tmp_path.glob("part-*.parquet")
-    assert pq.read_metadata(part).num_rows == 2
 
 
 def test_answers_in_a_file_are_found_in_any_order_of_rows_and_documents(tmp_path):
@@ -196,31 +149,6 @@ def test_the_bi_encoder_judges_by_the_difference_of_cosines():
     leads = [cosines[q, i] - cosines[q, j] for q, i, j in ((0, 0, 1), (0, 0, 2), (0, 1, 2), (1, 0, 2))]
     np.testing.assert_allclose(found, expit(np.array(leads) / 0.1), rtol=1e-5)
     assert found[0] > 0.5 > found[3]
-
-
-def test_a_temperature_fitted_to_labels_is_that_of_a_logistic_regression():
-    """300 queries of four candidates, of which the winner of a draw by σ(Δ/.37) is labelled; scikit-learn's 1/T."""
-    rng, documents, positives = np.random.default_rng(0), [], []
-    for query in range(300):
-        scores = rng.standard_normal(4)
-        positives.append(4 * query + int(np.argmax(scores / 0.37 + rng.gumbel(size=4))))
-        documents.append([(f"q{query}d{at}", repr(float(score))) for at, score in enumerate(scores)])
-    candidates = Candidates.of_lists([f"q{at}" for at in range(300)], ["?"] * 300, documents)
-
-    class Read(ScoringJudge):
-        def score(self, candidates, rows):
-            return np.array([float(text) for text in candidates.texts(rows)])
-
-    judge = Read(1.0, "read", "read-1")
-    fitted = judge.fitted(candidates, np.array(positives))
-    level, chosen = judge.score(candidates, np.arange(1200)), np.array(positives)
-    lead = np.delete(np.repeat(level[chosen], 4) - level, chosen)
-    ends = np.r_[np.ones(len(lead)), np.zeros(len(lead))]
-    slope = LogisticRegression(C=1e9, fit_intercept=False).fit(np.r_[lead, -lead][:, None], ends).coef_[0, 0]
-    assert fitted.temperature == pytest.approx(1 / slope, rel=1e-3)
-    assert fitted.temperature == pytest.approx(0.37, rel=0.3)
-    assert fitted.fingerprint != judge.fingerprint
-    refused("no temperature of read fits", judge.fitted, candidates, np.zeros(0, np.int64))
 
 
 def test_temperature_divides_and_is_part_of_the_fingerprint():
@@ -261,9 +189,25 @@ class FakeCrossEncoder:
 
 
 def test_the_cross_encoder_judges_by_the_difference_of_its_logits():
-    candidates = Candidates.of_lists(["q"], ["abc"], [[("d0", "abc"), ("d1", "a"), ("d2", "")]])
-    found = CrossEncoderJudge(FakeCrossEncoder(), temperature=2.0).judge(candidates, all_pairs([3]))
-    np.testing.assert_allclose(found, [expit(1.0), np.nan, np.nan])
+    candidates = Candidates.of_lists(["q"], ["abc"], [[("d0", "abc"), ("d1", "a"), ("d2", "ab"), ("d3", "")]])
+    judge, pairs = CrossEncoderJudge(FakeCrossEncoder(), temperature=2.0), all_pairs([3])
+    found = judge.judge(candidates, Pairs(candidates.offsets, pairs.first, pairs.second))
+    np.testing.assert_allclose(found, expit([1.0, 0.5, -0.5]))
+    refused("NaN or infinite", judge.score, candidates, np.arange(4), error=FailureError)
+
+
+def test_logits_are_kept_with_a_teachers(tmp_path):
+    candidates, store = Candidates.of_lists(["q"], ["abc"], [[("d0", "abc"), ("d1", "a")]]), VectorStore(tmp_path)
+    model = FakeCrossEncoder()
+    CrossEncoderScorer(model, store).score(
+        TextPairs(
+            Collection.from_dicts("c", {"d0": "abc", "d1": "a"}, {"q": "abc"}, {}), np.zeros(2, np.int64), np.arange(2),
+            np.zeros(2),
+        )
+    )  # fmt: skip
+    model.predict = None
+    found = CrossEncoderJudge(model, store=store).judge(candidates, all_pairs([2]))
+    np.testing.assert_allclose(found, [expit(2.0)])
 
 
 def said(*answers):

@@ -2,12 +2,14 @@
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from foils.llm import AnswerStore, Client, Sampling, Template
+from foils.llm import AnswerStore, Client, Purse, Sampling, Template
 from foils.rating import Candidates, ListJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask, thurstone
 from foils.rating.judges import FORMS, SLOTS, _named_first
 from foils.runtime.errors import FailureError
@@ -33,6 +35,12 @@ def honest(number: int, asked: dict, *, bias: float = 0.0) -> Reply:
     return says(round(float(np.clip(expit(first - second) + bias, 0, 1)), 6))
 
 
+def records(folder) -> list[dict]:
+    """What is kept of every question."""
+    with closing(sqlite3.connect(AnswerStore(folder).path)) as connection:
+        return [json.loads(record) for (record,) in connection.execute("SELECT record FROM answers")]
+
+
 def judge(server, place, question=None, *, model="m", **settings) -> LLMJudge:
     more = {"pause": 0.01, "timeout": 60.0, "retries": 2, **settings}
     return LLMJudge(Client(model, server.url, **more), place, question)
@@ -51,7 +59,7 @@ def test_both_orders_are_asked_and_the_position_bias_is_measured(tmp_path):
     schema = server.seen[0]["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["preference"] == {"type": "number", "minimum": 0, "maximum": 1}
     # both queries are called differently, so that no question is another's; a question counts once
-    assert (asked.questions.asked.usage.requests, asked.questions.asked.usage.prompt_tokens) == (18, 126)
+    assert (asked.questions.asked.requests, asked.questions.asked.prompt_tokens) == (18, 126)
     assert not asked.questions.asked.failures
 
 
@@ -95,8 +103,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_as_often_as_allowed(tm
         unreadable = 1
         found = judge(server, tmp_path / "b").judge(candidates, pairs)
     np.testing.assert_allclose(found, expit(-1.0), atol=1e-5)
-    with AnswerStore(tmp_path / "a") as store:
-        ((failure, preference),) = ((each["failure"], each["preference"]) for each in store.records.values())
+    ((failure, preference),) = ((each["failure"], each["preference"]) for each in records(tmp_path / "a"))
     assert (failure, preference) == (UNREAD, None)
 
 
@@ -135,13 +142,15 @@ def test_answers_are_read_and_never_guessed(said, expected):
 
 
 def test_texts_are_no_slots_and_are_cut_where_asked(tmp_path):
-    questions = LLMJudge(Client("m"), tmp_path).questions
     template = Template("Q {query} A {first} B {second}", "own", **SLOTS)
-    prompt = questions.prompt(template, domain="law", query="{first} {domain}", first="{second} and", second="x" * 7000)
+    questions = LLMJudge(Client("m"), tmp_path, QuestionSettings(question=template, domain="law")).questions
+    prompt = questions.prompt(query="{first} {domain}", first="{second} and", second="x" * 7000)
     bare = re.sub(r"</?(\w+)-\w+>\n?", "", prompt)
     assert bare.startswith("Q {first} {domain}\n A {second} and\n B " + "x" * 6000 + "\n\n")
     assert prompt.rstrip().endswith(FORMS["preference"].words)
-    prompt = questions.prompt(QuestionSettings().template, domain="law", query="q", first="a", second="b")
+    prompt = LLMJudge(Client("m"), tmp_path, QuestionSettings(domain="law")).questions.prompt(
+        query="q", first="a", second="b"
+    )
     assert "{answer}" not in prompt
     assert "Field: law." in prompt
 
@@ -149,7 +158,8 @@ def test_texts_are_no_slots_and_are_cut_where_asked(tmp_path):
 def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
     file = tmp_path / "mine-3.txt"
     file.write_text("{query} {first} {second} {answer}")
-    assert QuestionSettings(question=file).template.version == "mine-3"
+    named = LLMJudge(Client("m"), tmp_path, QuestionSettings(question=file)).questions
+    assert named.described["prompt"] == "mine-3"
     ways = [{"question": QuestionSettings(**each)} for each in (
         {}, {"question": file}, {"domain": "law"}, {"answer": "token"},
     )]  # fmt: skip
@@ -242,9 +252,9 @@ def test_the_order_of_a_perfect_judge_is_the_truth_whatever_the_windows(tmp_path
     level = np.array([float(text) for text in candidates.texts(np.arange(sum(sizes)))])
     with serving(orders) as server:
         judge = listwise(server, tmp_path)
-        expected = judge.cost(candidates, pairs).requests
+        expected = judge.cost(candidates, pairs.first, pairs.second).requests
         found = ask(judge, candidates, pairs)
-        assert len(server.seen) == judge.questions.asked.usage.requests <= expected  # equal prompts are asked once
+        assert len(server.seen) == judge.questions.asked.requests <= expected  # equal prompts are asked once
         other = Candidates.of_lists(
             candidates.query_ids, candidates.queries,
             [[(f"other{at}", str(-level[at])) for at in range(start, end)]
@@ -335,8 +345,6 @@ def usage_of(number: int, asked: dict) -> Reply:
 
 def test_two_judges_share_one_purse(tmp_path):
     """Each answer costs .01: together they stop at .30, though neither alone has cost so much."""
-    from foils.llm import Purse
-
     candidates, pairs = letters((5,)), all_pairs([5])
     with serving(usage_of) as server:
         purse = Purse(0.3)
@@ -364,7 +372,7 @@ def test_tokens_that_a_server_does_not_count_are_estimated(tmp_path, usage):
     with serving(answer) as server:
         asked = judge(server, tmp_path / "a", price=(1000.0, 1000.0))
         ask(asked, candidates, pairs)
-        used = asked.questions.asked.usage
+        used = asked.questions.asked
         characters = sum(len(each["messages"][0]["content"]) for each in server.seen)
         assert used.prompt_tokens == pytest.approx(characters / 4, rel=0.01)
         assert (used.estimated, used.completion_tokens > 0) == (12, True)
@@ -381,12 +389,12 @@ def test_what_a_failure_cost_counts_when_it_is_asked_again(tmp_path):
     with serving(lambda *_: Reply("hm")) as server:
         first = judge(server, tmp_path)
         ask(first, candidates, pairs)
-        assert first.questions.asked.usage.prompt_tokens == 4 * 7  # two orders, each asked twice
+        assert first.questions.asked.prompt_tokens == 4 * 7  # two orders, each asked twice
         server.answer = honest
         again = judge(server, tmp_path)
         ask(again, candidates, pairs)
         ask(again, candidates, pairs)
-    assert again.questions.asked.usage.prompt_tokens == 4 * 7 + 2 * 7, "each question is counted once"
+    assert again.questions.asked.prompt_tokens == 4 * 7 + 2 * 7, "each question is counted once"
 
 
 def test_what_is_being_answered_when_the_bound_is_reached_is_kept(tmp_path):
@@ -396,8 +404,7 @@ def test_what_is_being_answered_when_the_bound_is_reached_is_kept(tmp_path):
         with pytest.raises(FailureError, match="more than"):
             ask(asked, candidates, pairs)
         sent = len(server.seen)
-    with AnswerStore(tmp_path) as store:
-        assert len(store.records) == sent <= 5 + 1 + 4
+    assert len(records(tmp_path)) == sent <= 5 + 1 + 4
 
 
 @pytest.mark.parametrize("token", ["A", " A", "(A", "A.", "a", "▁A", "ĠA", "**A", '"A', "A)"])
@@ -432,9 +439,10 @@ def test_reasons_are_asked_for_first_kept_and_counted(tmp_path):
         schema = server.seen[0]["response_format"]["json_schema"]["schema"]
     np.testing.assert_allclose(found.preference, expit([-1.0, -2.0, -1.0]), atol=1e-5)
     assert list(schema["properties"]) == schema["required"] == ["reasoning", "preference"]
-    with AnswerStore(tmp_path) as store:
-        assert all("A is 0." in each["reasoning"] for each in store.records.values())
-    assert asked.cost(candidates, pairs).completion_tokens > 1000
+    assert all("A is 0." in each["reasoning"] for each in records(tmp_path))
+    assert asked.cost(candidates, pairs.first, pairs.second).requests == 0
+    other = judge(server, tmp_path / "other", QuestionSettings(answer="thoughts"))
+    assert other.cost(candidates, pairs.first, pairs.second).completion_tokens > 1000
 
 
 @pytest.mark.parametrize(("unread", "stops", "warns"), [(1, False, False), (3, False, True), (9, True, True)])

@@ -7,9 +7,8 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from foils.rating import Judgements, Pairs, bradley_terry, regular_pairs, thurstone
 from foils.rating.estimators import order_biased
-from foils.rating.fitting import fit_ratings
+from foils.rating.fitting import fit_ratings, moment
 from foils.rating.pairs import Showings
-from foils.rating.prior import moment
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 LOG = {"thurstone": log_ndtr, "bradley-terry": log_expit}

@@ -56,7 +56,7 @@ def test_ratings_are_those_of_the_logits_and_each_document_is_asked_about_once(w
     assert rated.summary.position_bias == pytest.approx(0, abs=1e-12)
     assert rated.summary.better_than_chance is True
     (use,) = denser.models.values()
-    assert use.usage.requests == sum(asked.values()) + len(server.seen), "answers of earlier runs are counted"
+    assert use.requests == sum(asked.values()) + len(server.seen), "answers of earlier runs are counted"
 
 
 def test_it_compares_documents_of_different_queries(world):

@@ -7,8 +7,8 @@ from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
 from foils.rating import Candidates, Judgements, Pairs, Rated, Spread, refined, regular_pairs, spread_of, thurstone
+from foils.rating.fitting import MOST, WEAKEST, order_noise, shared_correlation
 from foils.rating.pairs import Floats
-from foils.rating.prior import MOST, WEAKEST, order_noise, shared_correlation
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 from judging import listed, numbers, rate_negatives
 

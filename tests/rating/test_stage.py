@@ -206,7 +206,7 @@ def rated(judge: Judge | list[NumberJudge], sizes: dict[str, int], **settings: A
 
 def questions(judge: NumberJudge, sizes: dict[str, int], folder: Path, **settings: Any) -> int:
     before = judge.asked
-    rated(judge, sizes, judgements=folder, **settings)
+    rated(judge, sizes, cache=folder, **settings)
     return judge.asked - before
 
 
@@ -234,9 +234,9 @@ def test_the_judges_of_an_ensemble_share_a_budget():
 
 
 def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path, monkeypatch):
-    sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "judgements": tmp_path / "part"}
+    sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "cache": tmp_path / "part"}
     monkeypatch.setattr(session, "BLOCK", 10)
-    whole = rated(NumberJudge(), sizes, **{**settings, "judgements": tmp_path / "whole"})
+    whole = rated(NumberJudge(), sizes, **{**settings, "cache": tmp_path / "whole"})
     first, second = NumberJudge(most=61), NumberJudge()
     with pytest.raises(KeyboardInterrupt):
         rated(first, sizes, **settings)
@@ -251,6 +251,15 @@ def test_what_does_nothing_together_is_refused(tmp_path):
         ({"budget": 1}, "budget 1: a pair takes 2 questions"),
     ):
         refused(re.escape(said), rated, NumberJudge(), {"q0": 5}, **settings)
-    questions(NumberJudge(), {"q0": 5}, tmp_path)
+    rated(NumberJudge(), {"q0": 5}).write_judgements(tmp_path / "answers.parquet")
     with pytest.raises(InputError, match="budget 9: a pair takes 0 questions"):
-        rated(RecordedJudge(tmp_path), {"q0": 5}, budget=9)
+        rated(RecordedJudge(tmp_path / "answers.parquet"), {"q0": 5}, budget=9)
+
+
+def test_judgements_that_were_written_are_a_judge(tmp_path):
+    first = rated(NumberJudge(bias=0.03), {"q0": 7, "q1": 4})
+    first.write_judgements(tmp_path / "answers.parquet")
+    again = rated(f"recorded:{tmp_path / 'answers.parquet'}", {"q0": 7, "q1": 4})
+    np.testing.assert_array_equal(again.judgements.forward, first.judgements.forward)
+    np.testing.assert_array_equal(again.judgements.backward, first.judgements.backward)
+    np.testing.assert_array_equal(column(again, "gap"), column(first, "gap"))

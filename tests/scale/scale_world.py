@@ -19,7 +19,7 @@ from foils.data import Collection, Negatives
 from foils.data.collection import DocumentTexts
 from foils.encode import Kind, VectorStore
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
-from foils.rating import BiEncoderJudge, session
+from foils.rating import BiEncoderJudge
 from foils.runtime.parallel import executing
 from foils.scoring import ScoreSettings, compose, make_records, measure, score_sources
 from foils.scoring.gates import gated
@@ -91,14 +91,11 @@ def composed(folder: Path) -> dict[str, bytes]:
 
 
 def rated(folder: Path) -> dict[str, bytes]:
-    """Ratings, and the record of the judgements."""
+    """Ratings by the vectors of a store."""
     collection, retriever = dense(folder)
     negatives = mine_negatives(collection, retriever, split="train", top=5)
     judge = BiEncoderJudge(HashingEncoder(), store=VectorStore(folder / "vectors"))
-    session.BLOCK = 64
-    found = foils.rate(
-        collection, negatives, judge=judge, degree=4, judgements=folder / "judgements", accept_judge=True
-    )
+    found = foils.rate(collection, negatives, judge=judge, degree=4, accept_judge=True)
     return files(folder) | {"rated": table(found)}
 
 

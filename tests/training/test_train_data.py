@@ -2,12 +2,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.training.data import training_set
 from foils.training.reranker import reranker_loss, reranker_set
-from judging import NumberJudge, numbers
+from judging import NumberJudge, numbers, rate_negatives
 from refusals import refused
 from train_models import unpaired
 
@@ -105,11 +104,11 @@ EXACT = {"model": "bradley-terry", "prior_sd": 1e4}
 STRENGTHS = {"strong": 2.0, "weak": -1.0, "near": 1.0, "middle": 0.0, "far": -2.0}
 
 
-def test_a_weak_positive_is_trained_toward_its_own_rating(tmp_path):
+def test_a_weak_positive_is_trained_toward_its_own_rating():
     """Strength −1 of the positive, 1, 0, −2 of the negatives: their mean is −½, their variance 5/4."""
     collection = numbers(STRENGTHS, 1, {"train": {"q0": {"weak": 1}}})
     source = negatives([("q0", name, rank) for rank, name in enumerate(("near", "middle", "far"))])
-    rated = foils.rate(collection, source, judge=NumberJudge(antisymmetric=True), judgements=tmp_path, **EXACT)
+    rated = rate_negatives(collection, source, NumberJudge(antisymmetric=True), **EXACT)
     made = training_set(collection, rated, form="lists")
     expected = np.array([[-0.5, 1.5, 0.5, -1.5]]) / np.sqrt(5 / 4)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
@@ -142,12 +141,11 @@ def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):
     assert max(at_once) == 2
 
 
-def test_a_reranker_learns_ratings_of_queries_without_labels(tmp_path):
+def test_a_reranker_learns_ratings_of_queries_without_labels():
     """The strengths 3, 1, −1 of q0's candidates are the ratings 2, 0, −2, and 1 and −1 of q1's are 1 and −1."""
     unlabelled = numbers({"a": 3, "b": 1, "c": -1}, 2)
     source = negatives([("q0", "b", 0), ("q1", "c", 0), ("q0", "a", 1), ("q0", "c", 2), ("q1", "b", 1)])
-    how = {"judgements": tmp_path, "split": "all", **EXACT}
-    rated = foils.rate(unlabelled, source, judge=NumberJudge(antisymmetric=True), **how)
+    rated = rate_negatives(unlabelled, source, NumberJudge(antisymmetric=True), split="all", **EXACT)
     made = training_set(unlabelled, rated, split="all", form="lists")
     expected = np.array([[2, 0, -2], [1, -1, np.nan]]) / np.sqrt(2)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)

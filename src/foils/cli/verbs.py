@@ -74,6 +74,12 @@ PROMOTED = _output(
     name="promoted",
     write="promoted.write",
 )
+JUDGEMENTS = _output(
+    "Write the answers of all judges together to this file, as a judge for later: --judge recorded:FILE.",
+    files.PARQUET,
+    name="judgements",
+    write="write_judgements",
+)
 OPEN = Output(
     "open_report", bool | None, Option(flag="--open"), None,
     "Open the report in a browser (on a terminal). Default: yes.", "Output",
@@ -371,7 +377,7 @@ DOORS: dict[str, Verb] = {
     "study": Verb(advice=_advise("report", "output", output="report.html")),
     "report": Verb((PAGE,)),
     "demo": Verb((OPEN,), _open_report),
-    "rate": Verb((NEGATIVES,), advice=_advise("select", "output", output="train.parquet")),
+    "rate": Verb((NEGATIVES, JUDGEMENTS), advice=_advise("select", "output", output="train.parquet")),
     "label": Verb(advice=_after_label),
     "relabel": Verb((NEGATIVES, PROMOTED), advice=_after_relabel),
     "select": Verb((NEGATIVES,), advice=_train_on_output),

@@ -103,9 +103,9 @@ def score(
             nothing is decided, and the collection's other documents need no vectors, unless labels
             are given.
         labels_by: Who judges sixty negatives first, as `foils label --with` has them judged:
-            cross-encoder:MODEL, llm[:MODEL], bi-encoder[:MODEL] or pairwise:FOLDER. What a language
-            model costs is said before it is asked. Its errors are estimated from labelled positives
-            and random documents. In Python also a judge or a function.
+            cross-encoder:MODEL, llm[:MODEL] or bi-encoder[:MODEL]. What a language model costs is said
+            before it is asked. Its errors are estimated from labelled positives and random documents.
+            In Python also a judge or a function.
 
     Example:
         foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html --json scores.json

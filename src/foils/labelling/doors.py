@@ -25,16 +25,14 @@ from foils.labelling.sheet import (
     Pair,
     PairPool,
     go_through,
-    keys_of_terminal,
     pairs_of,
     read_answers,
     shown_of,
     write_sheet,
 )
-from foils.llm import Client, Form, LLMSettings, ModelUse, Purse, Questions, Sampling, Template
-from foils.llm.prompts import TemplateLike
-from foils.llm.questions import ATTEMPTS, LONGEST
-from foils.rating import Candidates, Judge, LLMJudge, Pairs, QuestionSettings, ask
+from foils.llm import LLMSettings, Purse, Questions, RelevanceQuestions, Usage
+from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask
+from foils.rating.judges import RELEVANCE
 from foils.rating.opening import JudgeSettings, Opening
 from foils.rating.opening import open_judge as open_compared
 from foils.runtime.errors import InputError, check_names
@@ -48,22 +46,13 @@ log = logging.getLogger(__name__)
 Answer = Callable[[str, str, str], bool | None]
 """A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
 TERMINAL = "terminal"
-SCORING = ("bi-encoder", "cross-encoder", "pairwise")
+SCORING = ("bi-encoder", "cross-encoder")
 JUDGES = (*SCORING, "llm")
 
 
 def is_judge(who: Any) -> TypeGuard[Judge]:
     """Tell whether an object is a judge of `foils rate`."""
     return hasattr(who, "judge")
-
-
-VERSION = "relevance-1"
-FORM = Form(
-    "relevant",
-    'Answer in JSON: {"relevant": true} or {"relevant": false}.',
-    lambda value: {"true": True, "false": False}.get(str(value).strip(" \n\"'`*}.,").lower()),
-    {"type": "boolean"},
-)
 
 
 @dataclass(frozen=True)
@@ -116,70 +105,41 @@ def by_function(function: Answer) -> PairJudge:
     return PairJudge(f"function:{getattr(function, '__name__', type(function).__name__)}", judge)
 
 
-def by_language_model(
-    client: Client,
-    folder: str | Path,
-    question: TemplateLike | None = None,
-    sampling: Sampling | None = None,
-    *,
-    purse: Purse | None = None,
-) -> PairJudge:
-    """Return a language model that is asked about each pair by itself whether the document is relevant to the query.
-
-    Args:
-        client: how to reach the model.
-        folder: of the answers, so that none is asked for twice.
-        question: a prompt with {query}, {document}, and optionally {answer}, where the form is explained; without it,
-            that stands at the end. None: the package's own.
-        sampling: how answers are drawn.
-        purse: of all language models of the run.
-
-    Raises:
-        InputError: a file of a prompt that is not there.
-        FormatError: slots of a prompt that are not those expected.
-    """
-    template = Template.of(question, "foils.labelling", VERSION, needed=("query", "document"), optional=("answer",))
-    described = {"prompt": template.text, "attempts": ATTEMPTS, "longest": LONGEST}
-    questions = Questions(client, folder, FORM, sampling, kind="relevance", described=described, purse=purse)
+def by_language_model(questions: RelevanceQuestions) -> PairJudge:
+    """Return a language model that is asked about each pair by itself: relevant from a probability of ½ on."""
 
     def prompts(pairs: Sequence[Pair]) -> list[str]:
-        return [questions.prompt(template, query=p.query, document=p.document) for p in pairs]
+        return questions.prompts([pair.query for pair in pairs], [pair.document for pair in pairs])
+
+    def judge(pairs: Sequence[Pair]) -> list[bool | None]:
+        return [None if p is None else p >= 0.5 for p in questions.ask(prompts(pairs))]
 
     return PairJudge(
-        f"llm:{client.model}",
-        lambda pairs: questions.ask(prompts(pairs)),
-        questions=questions,
+        f"llm:{questions.client.model}", judge, questions=questions,
         recount=lambda pairs: questions.recalled(prompts(pairs)),
-    )
+    )  # fmt: skip
 
 
-def open_judge(
-    given: str | Judge | Answer, collection: Collection, opening: Opening, question: TemplateLike | None = None
-) -> PairJudge:
+def open_judge(given: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> PairJudge:
     """Return the judge of this name, `KIND:MODEL` as for `foils rate`, one of its objects, or a function, for pairs.
+
+    A language model is asked how likely one document is an answer.
 
     Raises:
         InputError: no model.
     """
     if not isinstance(given, str):
-        return against_positive(f"judge:{given.name}", given) if is_judge(given) else by_function(cast("Answer", given))
+        return against_positive(f"judge:{given.name}", given) if is_judge(given) else by_function(given)
+    question = QuestionSettings(answer=RELEVANCE)
+    opening = Opening(JudgeSettings(judge=[given]), encoding, llm, question, Purse(llm.max_cost))
     opened = open_compared(given, opening, collection)
-    if isinstance(opened, LLMJudge):
-        client, sampling = opened.questions.client, opened.questions.sampling
-        return by_language_model(client, opening.llm.folder(collection), question, sampling, purse=opening.purse)
+    if isinstance(opened, PointwiseJudge):
+        return by_language_model(opened.questions)
     return against_positive(f"{given.partition(':')[0]}:{opened.name}", opened)
 
 
-def judge_known(
-    judge: PairJudge,
-    collection: Collection,
-    query_ids: pa.ChunkedArray,
-    *,
-    pairs: int,
-    seed: int,
-    known: Callable[[str], bool] = lambda _: False,
-) -> Labels:
-    """Have a judge judge pairs whose truth is known; return its answers.
+def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, pairs: int, seed: int) -> Labels:
+    """Have a judge judge pairs whose truth is known, those that the sheet does not answer yet; return its answers.
 
     A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
     of queries with two or more. Documents drawn at random are taken as not relevant. Both are easier to judge than
@@ -187,12 +147,12 @@ def judge_known(
 
     Args:
         judge: whom to ask.
-        collection: texts and judgements.
+        sheet: of the collection, and of what the judge has answered.
         query_ids: queries to take, those without a labelled positive are left out.
         pairs: how many of each kind, at most.
         seed: of the draws.
-        known: whether the judge has judged the pair of this key (`foils.data.labels.pair_keys`).
     """
+    collection = sheet.collection
     truth, rng = collection.known_positives, np.random.default_rng(seed)
     inside = np.flatnonzero(np.isin(truth.query_rows, collection.query_rows(query_ids.unique())))
     places = rng.permutation(inside).tolist()
@@ -209,7 +169,7 @@ def judge_known(
         }
     )
     keyed = zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True)
-    open_rows = [row for row, key in keyed if not known(key)]
+    open_rows = [row for row, key in keyed if not sheet.has(key, judge.name)]
     answers = zip(open_rows, judge.judge(shown_of(collection, open_rows)), strict=True)
     rows = [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]
     return Labels(pa.Table.from_pylist(rows, LABEL_COLUMNS))
@@ -239,10 +199,9 @@ class LabelSettings(Settings):
 
     Attributes:
         n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
-        ask: Who judges: terminal asks you here; programs are bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER
-            and llm[:MODEL]. Default: terminal, where there is one and neither --answers nor --sheet is given. In
-            Python also a judge of `foils.rate`, or a function of query, positive and document that returns True, False
-            or None.
+        ask: Who judges: terminal asks you here; programs are bi-encoder[:MODEL], cross-encoder:MODEL and llm[:MODEL].
+            Default: terminal, where there is one and neither --answers nor --sheet is given. In Python also a judge of
+            `foils.rate`, or a function of query, positive and document that returns True, False or None.
         output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
             again. Needed where somebody is asked.
         sheet: Write the pairs that nobody has answered to this file, .csv or .tsv, for somebody with a spreadsheet, who
@@ -252,8 +211,6 @@ class LabelSettings(Settings):
         labeller: Name under which a person's answers are kept.
         checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
             errors can be estimated; 0 for none.
-        question: Prompt of your own for a language model: a text file with {query} and {document}, and optionally
-            {answer}. In Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
         seed: Seed of the draw; the same seed draws the same pairs.
     """
 
@@ -266,7 +223,6 @@ class LabelSettings(Settings):
     answers: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     labeller: Annotated[str, Option(flag="--as", metavar="NAME", needs={"ask": by_person})] = PERSON
     checks: Annotated[int, Option(least=0, needs={"ask": by_program})] = 100
-    question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"ask": "llm"})] = None
     seed: Annotated[int, Option(least=0)] = 0
 
     def __post_init__(self) -> None:
@@ -320,7 +276,7 @@ class Labelled(Result):
     labels: Labels
     universe: PairPool = field(repr=False)
     drawn: Rows = field(repr=False)
-    models: Mapping[str, ModelUse]
+    models: Mapping[str, Usage]
     facts: Mapping[str, Any]
     output: Path | None
     sheet: Path | None = None
@@ -379,7 +335,27 @@ class Labelled(Result):
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
 
 
-def _ask_program(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
+def ask_program(
+    program: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, checks: int, seed: int
+) -> dict[str, Usage]:
+    """Have a program judge the open pairs, and pairs whose truth is known; return what a language model used by name.
+
+    Args:
+        program: the judge.
+        sheet: of the drawn pairs.
+        query_ids: queries whose labelled positives are judged, too.
+        checks: how many of these, and of random documents.
+        seed: of the draw of these.
+    """
+    _ask(program, sheet, program.name)
+    if checks:
+        known = judge_known(program, sheet, query_ids, pairs=checks, seed=seed)
+        sheet.add(known)
+        sheet.write()
+    return {program.name: program.questions.asked} if program.questions else {}
+
+
+def _ask(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
     """Have the open pairs judged under a name; what was answered is kept, should it fail."""
     places, missing = sheet.open(name), 0
     unjudged = set(places)
@@ -434,7 +410,7 @@ def label(
     loaded = reading.open(collection)
     named = as_sources(sources, loaded)
     universe = pairs_of({source.name: source.negatives for source in named})
-    who, models = labelling.ask, dict[str, ModelUse]()
+    who, models = labelling.ask, dict[str, Usage]()
     name = who if isinstance(who, str | None) else getattr(who, "name", type(who).__name__)
     settings = {"n": labelling.n, "with": name, "checks": labelling.checks, "as": labelling.labeller}
     drawn = universe.draw(labelling.n, seed=labelling.seed)
@@ -456,23 +432,13 @@ def label(
         unanswered = sheet.unanswered()
         write_sheet(Path(labelling.sheet), sheet, unanswered)
     elif who == TERMINAL or (who is None and not labelling.answers):
-        with keys_of_terminal() as key:
-            go_through(sheet, labelling.labeller, key, out=sys.stderr, width=min(get_terminal_size().columns, 120))
+        width = min(get_terminal_size().columns, 120)
+        go_through(sheet, labelling.labeller, sys.stdin.readline, out=sys.stderr, width=width)
     elif by_program(who):
-        judge = cast("Any", who)
-        opening = Opening(JudgeSettings(judge=[judge]), encoding, llm, QuestionSettings(), Purse(llm.max_cost))
-        program = open_judge(judge, loaded, opening, labelling.question)
-        _ask_program(program, sheet, program.name)
-        if labelling.checks:
-            judged = judge_known(
-                program, loaded, universe.table["query_id"], pairs=labelling.checks, seed=labelling.seed,
-                known=lambda key: sheet.has(key, program.name),
-            )  # fmt: skip
-            sheet.add(judged)
-            sheet.write()
-        models = {program.name: program.questions.asked} if program.questions else {}
+        program = open_judge(who, loaded, llm, encoding)
+        models = ask_program(program, sheet, universe.table["query_id"], checks=labelling.checks, seed=labelling.seed)
     elif who is not None:
-        _ask_program(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
+        _ask(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
     return Labelled(
         labels=sheet.labels(),
         universe=universe,

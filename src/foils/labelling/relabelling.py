@@ -1,4 +1,8 @@
-"""Relabelling: a judge answers about some rows, and a threshold on what it taught says which others are answers."""
+"""Relabelling: a judge answers about some rows, and a threshold on what it taught says which others are answers.
+
+Two features of a row are seen before anybody judges it: how near it is to labelled positives, and what the labels of
+other queries say.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +16,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import csr_matrix
 
-from foils.data.collection import Collection
-from foils.data.labels import Labels, pair_keys
+from foils.data.collection import Collection, DocumentTexts, Positives, Rows
+from foils.data.labels import Labels
 from foils.data.negatives import Negatives
 from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
+from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.doors import JUDGES, PEOPLE, Answer, PairJudge, judge_known, open_judge
-from foils.labelling.evidence import evidence_of
-from foils.labelling.sheet import pairs_in, shown_of
-from foils.llm import LLMSettings, ModelUse, Purse
-from foils.llm.prompts import TemplateLike
-from foils.rating.judges import Judge, QuestionSettings
-from foils.rating.opening import JudgeSettings, Opening
+from foils.encode.vectors import VectorStore
+from foils.labelling.doors import JUDGES, PEOPLE, Answer, ask_program, open_judge
+from foils.labelling.sheet import LabelSheet, pairs_in, pairs_of
+from foils.llm import LLMSettings, Usage
+from foils.rating import Judge
+from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Table, number
-from foils.statistics.survey import Answers, Crowd, draw, importance, learn, permanent_numbers, threshold
+from foils.statistics.survey import Answers, Crowd, learn, threshold
 
 if TYPE_CHECKING:
     JudgeLike = str | Judge | Answer
@@ -45,8 +50,8 @@ Marks = npt.NDArray[np.bool_]
 REJECT, KEEP = "reject", "keep"
 POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
 RELEVANT, NOT_SURE = "relabelled positive", "may be relevant"  # reasons of rejected rows
+SOURCE, NOT_JUDGED = "table", "query without a judgement"  # of the pairs that are drawn
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
-ROUNDS = 2  # draws that the budget is divided into: at random, then where the first half leaves most open
 LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
 MOST_ERROR = 0.1  # standard error of a share that says something
 LEAST_POWER = 0.4  # sensitivity + specificity − 1 from which on a judge is believed
@@ -54,6 +59,8 @@ STEPS = 41  # thresholds that are tried
 CHANCE, SURE = 0.5, 0.999  # specificity by chance; the most that is believed of a judge's sensitivity or specificity
 USUAL_ERRORS = (0.8, 0.9)  # sensitivity and specificity of a judge that was not checked
 USUAL = 10.0  # checks that they count as, where it was
+COMPARED = 64  # positives of a query, or queries of a document, that are looked at
+AT_ONCE = 4_096  # rows whose labels are followed at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +68,9 @@ class RelabelSettings(Settings):
     """How rows are relabelled.
 
     Attributes:
-        judge: Who is asked about a sample of the rows: bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER or
-            llm[:MODEL]. In Python also a judge of `foils.rate`, or a function of query, positive and document that
-            returns True, False or None.
+        judge: Who is asked about a sample of the rows: bi-encoder[:MODEL], cross-encoder:MODEL or llm[:MODEL]. In
+            Python also a judge of `foils.rate`, or a function of query, positive and document that returns True, False
+            or None.
         budget: Rows that the judge is asked about: a share of the table up to 1, or a number above 1.
         positive_precision: Wanted share of relevant documents among the rows that are called positive.
         negative_precision: Wanted share of documents that are not relevant among the rows that are called negative.
@@ -72,8 +79,6 @@ class RelabelSettings(Settings):
             answers are taken for the truth. In Python also labels or a DataFrame.
         checks: Number of labelled positives, and of documents drawn at random, that the judge also judges, so that its
             errors can be estimated; 0 for none.
-        question: Prompt of your own for a language model: a text file with {query} and {document}, and optionally
-            {answer}. In Python also a `Template`.
         split: Split whose judgements are known, and to which positives are added.
         seed: Seed of the draws; the same seed asks the same questions.
     """
@@ -87,7 +92,6 @@ class RelabelSettings(Settings):
     unsure: Annotated[str, Option(names=(KEEP, REJECT))] = KEEP
     labels: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     checks: Annotated[int, Option(least=0, needs={"judge": True})] = 100
-    question: Annotated[TemplateLike | None, Option(metavar="FILE", needs={"judge": "llm"})] = None
     split: str = "train"
     seed: Annotated[int, Option(least=0)] = 0
 
@@ -99,6 +103,96 @@ class RelabelSettings(Settings):
     def questions(self, rows: int) -> int:
         """Return how many of these rows the judge is asked about."""
         return max(1, round(self.budget * rows)) if self.budget <= 1 else min(rows, round(self.budget))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Features of the rows of a table.
+
+    Attributes:
+        rows: (k,) rows of the table whose query the split judges, and whose document is none of its positives.
+        names: of the features.
+        features: (k, f), of mean 0 and standard deviation 1; those that do not vary are left out.
+    """
+
+    rows: Rows
+    names: tuple[str, ...]
+    features: Floats
+
+
+def evidence_of(
+    collection: Collection, negatives: Negatives, encoder: Encoder, store: VectorStore, *, split: str = "train"
+) -> Evidence:
+    """Return two features of each row.
+
+    - nearest: the similarity of the document to the nearest of the query's labelled positives.
+    - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
+      is labelled, too, to the document. It is 0 where each query has positives of its own.
+
+    Args:
+        collection: documents, queries, judgements.
+        negatives: the table; rows that are rejected are looked at as well.
+        encoder: that measures similarity.
+        store: of vectors.
+        split: whose judgements are known.
+
+    Raises:
+        InputError: no row of a query that the split judges.
+        UnknownNameError: no such split.
+    """
+    known = collection.positives(split)
+    query_rows, texts = negatives.texts_in(collection)
+    places, doc_rows = known.places(query_rows), np.maximum(np.asarray(texts.rows), -1)
+    rows = np.flatnonzero((places >= 0) & ~known.contain(query_rows, doc_rows))
+    if not len(rows):
+        raise InputError(f"no row is of a query that the split {split!r} judges; there is nothing to relabel")
+    places = places[rows]
+    columns = {
+        "nearest": _nearest(known, places, texts.select(rows), encoder, store),
+        "labelled together": _labelled_together(known, places, doc_rows[rows], len(collection.documents)),
+    }
+    varying = {name: values for name, values in columns.items() if values.std() > 1e-9}
+    features = [(values - values.mean()) / values.std() for values in varying.values()]
+    return Evidence(rows, tuple(varying), np.column_stack([np.zeros((len(rows), 0)), *features]))
+
+
+def _nearest(known: Positives, places: Rows, texts: DocumentTexts, encoder: Encoder, store: VectorStore) -> Floats:
+    """(k,) the largest similarity of each text to the first 64 positives of its query, by its place in `known`."""
+    positive_rows = np.unique(known.doc_rows)
+    positives = store.embed(encoder, DocumentTexts(texts.collection, positive_rows), "document")
+    distinct, inverse = np.unique(np.asarray(texts.rows), return_inverse=True)
+    documents = store.embed(encoder, DocumentTexts(texts.collection, distinct, texts.own), "document")
+    nearest = np.zeros(len(places))
+    order = np.argsort(places, kind="stable")
+    starts = np.searchsorted(places[order], np.arange(len(known) + 1))
+    with progress.task("comparing with positives", total=len(known), unit="queries") as advance:
+        for place in range(len(known)):
+            of_query = order[starts[place] : starts[place + 1]]
+            if len(of_query):
+                answers = positives.take(np.searchsorted(positive_rows, known.of(place)[:COMPARED]))
+                nearest[of_query] = (documents.take(inverse[of_query]) @ answers.T).max(axis=1)
+            advance(1)
+    return nearest
+
+
+def _labelled_together(known: Positives, places: Rows, doc_rows: Rows, documents: int) -> Floats:
+    """(k,) log(1 + ways) from each row's query to its document; rows below 0 are of no document of the collection."""
+    query, document = np.repeat(np.arange(len(known)), known.counts), known.doc_rows
+    queries_of = _first(document, query, (documents + 1, len(known)))
+    shared = _first(query, document, (len(known), documents + 1)) @ queries_of
+    targets, ways = np.where(doc_rows < 0, documents, doc_rows), np.zeros(len(places))
+    for start in range(0, len(places), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        ways[part] = np.asarray(shared[places[part]].multiply(queries_of[targets[part]]).sum(axis=1)).ravel()
+    return np.log1p(ways)
+
+
+def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
+    """Return which values each key has, as a matrix of zeros and ones; of each key the first 64 count."""
+    order = np.argsort(keys, kind="stable")
+    keys, values = keys[order], values[order]
+    few = np.arange(len(keys)) - np.searchsorted(keys, keys) < COMPARED
+    return csr_matrix((np.ones(few.sum(), np.int64), (keys[few], values[few])), shape=shape)
 
 
 def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple[float, float]:
@@ -147,13 +241,11 @@ class Answered:
     Attributes:
         answers: the rows that were judged, with the judge's errors.
         probability: (k,) of each row of the table, to be drawn for it; NaN: not known.
-        asked: how many rows it was asked about in this run.
         highest: specificity that the judge has at most: that on random documents, where people do not show it.
     """
 
     answers: Answers
     probability: Floats
-    asked: int = 0
     highest: float = 0.0
 
     @property
@@ -168,62 +260,6 @@ def answers_of(labels: Labels, pairs: pa.Table, judge: str | None) -> Answered:
     rows = np.flatnonzero(np.isfinite(relevant))
     sensitivity, specificity = (1.0, 1.0) if judge is None else believed_errors(*labels.checks(judge))
     return Answered(Answers(rows, relevant[rows], sensitivity, specificity), probability)
-
-
-def ask_judge(
-    judge: PairJudge,
-    collection: Collection,
-    pairs: pa.Table,
-    features: Floats,
-    known: Answered,
-    questions: int,
-    *,
-    seed: int = 0,
-) -> Answered:
-    """Ask a judge about rows: half of them drawn at random, half where the first half leaves most open.
-
-    Row j keeps its number u_j from draw to draw, so that it is drawn in one of them where u_j < max_r size_rj·T_r:
-    the probability that its answer counts with, whichever draw it came from (`foils.statistics.survey.draw`).
-
-    Args:
-        judge: whom to ask.
-        collection: of the texts.
-        pairs: (k,) rows of query_id, doc_id and text.
-        features: (k, f) of the rows.
-        known: what the judge answered before, which is not asked again, with its errors.
-        questions: how many rows.
-        seed: of the draws.
-
-    Raises:
-        InputError, FailureError: what the judge raises.
-    """
-    every, numbers = np.arange(len(pairs)), permanent_numbers(pair_keys(pairs).to_pylist(), seed=seed)
-    answers, probability = known.answers, known.probability.copy()
-    tried = np.isin(every, answers.rows)
-    before, asked = tried.copy(), 0
-    for part in range(ROUNDS):
-        count = (questions - asked) // (ROUNDS - part)
-        if not count or tried.all():
-            continue
-        belief = learn(features, [answers]).prior if len(answers.rows) else None
-        size = importance([every], len(every), belief=belief)
-        drawn = draw(np.where(tried, 0.0, size), numbers, count)
-        rows = np.sort(drawn.rows)
-        in_any_draw = np.fmax(probability, np.minimum(1.0, size * drawn.threshold))
-        probability = np.where(before, probability, in_any_draw)
-        shown = shown_of(collection, pairs.take(pa.array(rows)).to_pylist())
-        relevant = np.array([np.nan if each is None else float(each) for each in judge.judge(shown)])
-        answered = np.isfinite(relevant)
-        if not answered.all():
-            missing = int((~answered).sum())
-            log.info("%s gave no answer on %d of %d rows; they stay as they were", judge.name, missing, len(rows))
-        judged_rows = np.concatenate([answers.rows, rows[answered]])
-        order = np.argsort(judged_rows)
-        judged_relevant = np.concatenate([answers.relevant, relevant[answered]])[order]
-        answers = replace(answers, rows=judged_rows[order], relevant=judged_relevant)
-        tried[rows] = True
-        asked += len(rows)
-    return Answered(answers, probability, asked)
 
 
 def with_errors(program: Answered, people: Answered) -> tuple[Answered, bool]:
@@ -309,7 +345,7 @@ class Relabelled(Negatives):
     high: float
     low: float
     answers: Labels = field(repr=False)
-    models: Mapping[str, ModelUse] = field(default_factory=dict)
+    models: Mapping[str, Usage] = field(default_factory=dict)
 
     @cached_property
     def promoted(self) -> Labels:
@@ -406,7 +442,7 @@ def relabel(
 
     The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows that are called
     positive are no longer trained on as negatives, and can join the judgements: --promoted FILE here, and
-    --add-judgements FILE wherever the collection is used. Rejected rows are judged, too, and stay rejected.
+    --add-judgements FILE wherever the collection is used. Rejected rows have a verdict, too, and stay rejected.
 
     Raises:
         InputError: a collection, source, judge or labels that cannot be read, nobody to ask, or no row of a judged
@@ -423,30 +459,19 @@ def relabel(
     if taken:
         raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
     encoder, store = encoding.open(loaded)
-    tables = [Labels.of(each, loaded).table for each in several(relabelling.labels)]
-    labels = Labels(pa.concat_tables(tables)) if tables else Labels(pa.table({}))
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split)
     pairs = pairs_in(named.negatives.table.take(pa.array(evidence.rows)))
-    people = answers_of(labels, pairs, None)
-    programs = {name: answers_of(labels, pairs, name) for name in labels.programs()}
-    checked: list[Labels] = []
-    models: dict[str, ModelUse] = {}
+    tables = [Labels.of(each, loaded).table for each in several(relabelling.labels)]
+    labels = Labels(pa.concat_tables(tables)) if tables else Labels(pa.table({}))
+    asked, models = dict[str, int](), dict[str, Usage]()
     if relabelling.judge is not None:
-        given: Any = relabelling.judge
-        opening = Opening(JudgeSettings(judge=[given]), encoding, llm, QuestionSettings(), Purse(llm.max_cost))
-        judge = open_judge(given, loaded, opening, relabelling.question)
-        if relabelling.checks:
-            checked = [judge_known(judge, loaded, pairs["query_id"], pairs=relabelling.checks, seed=relabelling.seed)]
-        known = answers_of(labels, pairs, judge.name)
-        errors = believed_errors(
-            *Labels(pa.concat_tables([labels.table, *(each.table for each in checked)])).checks(judge.name)
-        )
-        known = replace(known, answers=replace(known.answers, sensitivity=errors[0], specificity=errors[1]))
-        questions = relabelling.questions(len(pairs))
-        programs[judge.name] = ask_judge(
-            judge, loaded, pairs, evidence.features, known, questions, seed=relabelling.seed
-        )
-        models = {judge.name: judge.questions.asked} if judge.questions else {}
+        judge = open_judge(relabelling.judge, loaded, llm, encoding)
+        sheet, labels = drawn_sheet(loaded, named.negatives, evidence.rows, labels, judge.name, relabelling)
+        asked = {judge.name: len(sheet.open(judge.name))}
+        models = ask_program(judge, sheet, pairs["query_id"], checks=relabelling.checks, seed=relabelling.seed)
+        labels = Labels(pa.concat_tables([labels.table, sheet.labels().table]))
+    people = answers_of(labels, pairs, None)
+    programs = {name: answers_of(labels, pairs, name) for name in dict.fromkeys([*labels.programs(), *asked])}
     corrected = {name: with_errors(each, people) for name, each in programs.items()}
     believed = [each for each, _ in reversed(corrected.values()) if each.believed]
     best_first = [*([people] if len(people.answers.rows) else []), *believed]
@@ -469,33 +494,39 @@ def relabel(
     digests = {"collection": loaded.digest, named.name: named.digest}
     history = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
     everybody = {**({PEOPLE: (people, True)} if len(people.answers.rows) else {}), **corrected}
-    answers = [_labels_of(pairs, name, each) for name, (each, _) in everybody.items()]
     return Relabelled.of(
         table.with_provenance(history),
         title=f"{named.name}, relabelled",
         collection=loaded,
         split=relabelling.split,
-        judges=tuple(_use(name, each, confirmed) for name, (each, confirmed) in everybody.items()),
+        judges=tuple(_use(name, asked.get(name, 0), each, confirmed) for name, (each, confirmed) in everybody.items()),
         evidence=dict(zip(("constant", *evidence.names), crowd.weights.tolist(), strict=True)),
         high=high,
         low=low,
-        answers=Labels(pa.concat_tables([*answers, *(each.table for each in checked)])),
+        answers=labels,
         models=models,
     )
 
 
-def _use(name: str, answered: Answered, confirmed: bool) -> dict[str, Any]:
+def drawn_sheet(
+    collection: Collection, negatives: Negatives, rows: Rows, labels: Labels, judge: str, settings: RelabelSettings
+) -> tuple[LabelSheet, Labels]:
+    """Return the sheet of the rows that a judge is asked about, as `foils label` draws them, and others' labels.
+
+    What the judge has answered before stands in the sheet.
+    """
+    pool = pairs_of({SOURCE: negatives.reject(~np.isin(np.arange(len(negatives)), rows), NOT_JUDGED)})
+    sheet = LabelSheet.of(None, collection, pool, pool.draw(settings.questions(len(pool)), seed=settings.seed))
+    by_judge = pc.fill_null(pc.equal(labels.table["judge"], judge), False)
+    sheet.add(Labels(labels.table.filter(by_judge)))
+    return sheet, Labels(labels.table.filter(pc.invert(by_judge)))
+
+
+def _use(name: str, asked: int, answered: Answered, confirmed: bool) -> dict[str, Any]:
     """What a judge was asked, its errors (NaN without answers), and whether people confirm them and it is believed."""
     answers = answered.answers
     errors = (answers.sensitivity, answers.specificity) if len(answers.rows) else (np.nan, np.nan)
     return {
-        "name": name, "asked": answered.asked, "answered": len(answers.rows), "sensitivity": errors[0],
+        "name": name, "asked": asked, "answered": len(answers.rows), "sensitivity": errors[0],
         "specificity": errors[1], "confirmed": confirmed, "believed": answered.believed,
     }  # fmt: skip
-
-
-def _labels_of(pairs: pa.Table, name: str, answered: Answered) -> pa.Table:
-    """A judge's answers, as the table of labels."""
-    rows = pairs.take(pa.array(answered.answers.rows))
-    relevant = pa.array(answered.answers.relevant.astype(np.int8))
-    return Labels(rows.append_column("relevant", relevant).append_column("judge", pa.repeat(name, len(rows)))).table

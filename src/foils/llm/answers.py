@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import xxhash
@@ -24,73 +23,55 @@ _DAMAGED = "damaged answers; remove the file, and they will be asked for again"
 
 
 class AnswerStore:
-    """What records came to, by key, in an SQLite file: on disk before it counts. Use it as a context, repeatedly.
+    """Answers by key, in an SQLite file: on disk before they count. Several processes may use one file.
 
-    Each record has a checksum, which is compared when it is read. Several processes may use one file.
+    Each answer has a checksum, which is compared when it is read.
 
     Args:
-        folder: of the file; made on opening.
-
-    Raises:
-        FormatError: the file, or a record in it, is damaged.
-        FailureError: the file cannot be read or written.
+        folder: of the file; made with it.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder) / NAME
-        self._connection: sqlite3.Connection | None = None
 
-    def __enter__(self) -> AnswerStore:
-        make_folder(self.path.parent)
-        with self._told():
-            connection = self._connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
-            connection.execute("PRAGMA synchronous = FULL")
-            columns = "key TEXT PRIMARY KEY, record TEXT NOT NULL, checksum TEXT"
-            connection.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
-            connection.commit()
-        return self
+    def add(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep records, each in the place of an earlier one of its key, and wait until they are on disk.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        Raises:
+            FormatError: the file is damaged.
+            FailureError: it cannot be written.
+        """
+        texts = [(key, json.dumps(record)) for key, record in records.items()]
+        with self._connected() as connection:
+            rows = [(key, text, _checksum(key, text)) for key, text in texts]
+            connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
 
-    def add(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a record, in the place of an earlier one of its key, and wait until it is on disk."""
-        text = json.dumps(record)
-        with self._told(), self._opened() as connection:
-            connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (key, text, _checksum(key, text)))
+    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the records of those keys that have one.
 
-    def get(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a key, None where there is none."""
-        with self._told():
-            found = self._opened().execute("SELECT * FROM answers WHERE key = ?", (key,)).fetchone()
-        return None if found is None else self._read(*found)
-
-    @property
-    def records(self) -> dict[str, dict[str, Any]]:
-        """Every record by its key, in the order in which they were added."""
-        with self._told():
-            rows = self._opened().execute("SELECT * FROM answers ORDER BY rowid").fetchall()
-        return {row[0]: self._read(*row) for row in rows}
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._connection is None:
-            raise FailureError(f"the answers {self.path} are not open")
-        return self._connection
-
-    def _read(self, key: str, text: str, checksum: str) -> dict[str, Any]:
-        if _checksum(key, text) != checksum:
-            raise FormatError(_DAMAGED, self.path)
-        return dict(json.loads(text))
+        Raises:
+            FormatError: the file, or one of these records, is damaged.
+            FailureError: the file cannot be read.
+        """
+        records = {}
+        with self._connected() as connection:
+            for key in keys:
+                for text, checksum in connection.execute("SELECT record, checksum FROM answers WHERE key = ?", (key,)):
+                    if _checksum(key, text) != checksum:
+                        raise FormatError(_DAMAGED, self.path)
+                    records[key] = json.loads(text)
+        return records
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say what SQLite complains of as an error of the file, or of the disk."""
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Open the file; what SQLite complains of is an error of the file, or of the disk."""
+        make_folder(self.path.parent)
         try:
-            yield
+            with closing(sqlite3.connect(self.path, timeout=60)) as connection, connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                columns = "key TEXT PRIMARY KEY, record TEXT NOT NULL, checksum TEXT"
+                connection.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
+                yield connection
         except sqlite3.OperationalError as error:  # a full disk, no permission, another process for too long
             raise FailureError(f"cannot write {self.path}: {error}; what was finished is kept") from error
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:

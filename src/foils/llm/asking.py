@@ -3,8 +3,7 @@
 Retried, with growing pauses: 429, 5xx, a lost connection, an answer that takes longer than the time allowed (however
 slowly its bytes drip, which openai's own retries do not see). What a server refuses to know (schema, seed, temperature,
 max_tokens) is left out or renamed, and the server asked no more for it. A server that cannot be connected to before it
-answered anything ends the run at once. A redirect is followed within the server's own origin alone: prompts and key go
-nowhere else.
+answered anything ends the run at once, and so does a redirect: prompts and key go nowhere else.
 """
 
 from __future__ import annotations
@@ -14,14 +13,15 @@ import contextvars
 import hashlib
 import json
 import logging
+import math
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foils.llm.answers import AnswerStore
-from foils.llm.client import Client, Usage
-from foils.llm.request import CHARACTERS_A_TOKEN, NoAnswerError, Request
+from foils.llm.client import Client, Price, Sampling, Usage
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, require
 from foils.runtime.options import spelled
@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 
 MAX_PAUSE, CONNECTING = 60.0, 20.0  # seconds: of a pause at most, and until a connection has to be there
 LONGEST_REASON = 200  # characters of what a server says that a message shows
-ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
+CHARACTERS_A_TOKEN = 4  # about, in English
+TOP_TOKENS = 20  # whose log-probabilities are asked for: the most that OpenAI and vLLM give
 _UNKNOWN = (400, 422)  # statuses of a request with something that a server does not know
 
 
@@ -47,6 +48,119 @@ is then an answer that could not be read."""
 def digest(*parts: object) -> str:
     """Return 32 hexadecimal digits of values whose `repr` says all there is, in any process the same."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+class NoAnswerError(FailureError):
+    """A request brought no answer; the message says why in few words, and never holds the key."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt and how it is answered.
+
+    Attributes:
+        prompt: what the user says.
+        sampling: how the answer is drawn.
+        attempt: added to the seed.
+        schema: JSON schema of the answer; None: free text.
+        name: of the schema.
+        first_token: one token is asked for, with log-probabilities (`logprobs`, `top_logprobs`: 20).
+    """
+
+    prompt: str
+    sampling: Sampling
+    attempt: int = 0
+    schema: Mapping[str, Any] | None = None
+    name: str = "answer"
+    first_token: bool = False
+
+    def body(self, model: str, *, without: Collection[str] = ()) -> dict[str, Any]:
+        """Return the whole request to a model as JSON has it.
+
+        Args:
+            model: its name.
+            without: what the server does not know: `response_format`, `seed` or `temperature`, which are left out,
+                `max_tokens`, in whose place `max_completion_tokens` stands, or more log-probabilities than, as in
+                top_logprobs=5.
+        """
+        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": self.prompt}]}
+        body |= {"temperature": self.sampling.temperature, "seed": self.sampling.seed + self.attempt}
+        if (most := 1 if self.first_token else self.sampling.max_tokens) is not None:
+            body["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = most
+        if self.first_token:
+            allowed = [int(each.partition("=")[2]) for each in without if each.startswith("top_logprobs=")]
+            body |= {"logprobs": True, "top_logprobs": min([TOP_TOKENS, *allowed])}
+        elif self.schema is not None:
+            of_json = {"name": self.name, "strict": True, "schema": dict(self.schema)}
+            body["response_format"] = {"type": "json_schema", "json_schema": of_json}
+        return {name: value for name, value in body.items() if name not in without}
+
+    def answer_of(self, completion: Any, usage: Usage) -> Any:
+        """Return the text of a completion, or how probable each of the likeliest first tokens is; count its tokens.
+
+        Args:
+            completion: as the server's JSON has it, whatever its shape.
+            usage: that its tokens are added to.
+
+        Raises:
+            NoAnswerError: the model refused, said nothing, or was cut off; there are no log-probabilities; or the
+                completion has another shape.
+        """
+        self._count(completion, usage)
+        choice = _at(completion, "choices", 0)
+        if choice is None:
+            raise NoAnswerError("an answer without choices")
+        if _at(choice, "message", "refusal"):
+            raise NoAnswerError("the model refused")
+        if self.first_token:
+            listed = _at(choice, "logprobs", "content", 0, "top_logprobs")
+            likely = listed if isinstance(listed, list) else []
+            found = {str(_at(each, "token")): _at(each, "logprob") for each in likely}
+            if not found or not all(isinstance(value, (int, float)) for value in found.values()):
+                raise NoAnswerError("an answer without log-probabilities")
+            return {token: math.exp(min(value, 0.0)) for token, value in found.items()}
+        reason = _at(choice, "finish_reason")
+        if reason == "length":
+            raise NoAnswerError("an answer that was cut off; allow it more tokens")
+        content = _at(choice, "message", "content")
+        if isinstance(content, list):  # parts, of which thoughts are others
+            content = "".join(str(_at(part, "text") or "") for part in content)
+        if not content:
+            raise NoAnswerError(f"an empty answer (finish reason {reason})")
+        if not isinstance(content, str):
+            raise NoAnswerError("an answer whose content is no text")
+        reasoning = _at(choice, "message", "reasoning_content")
+        if reasoning and isinstance(reasoning, str):  # as vLLM sends the thoughts apart
+            content = f"<think>{reasoning}</think>{content}"
+        if "<think>" in content.rpartition("</think>")[2]:
+            raise NoAnswerError("thoughts without an end")
+        return content
+
+    def _count(self, completion: Any, usage: Usage) -> None:
+        """Add the tokens of a completion; where the server counts none, about as many as its characters make."""
+        content = _at(completion, "choices", 0, "message", "content")
+        sent = [_at(completion, "usage", name) for name in ("prompt_tokens", "completion_tokens")]
+        wrong = [each for each in sent if each is not None and (type(each) is not int or each < 0)]
+        if wrong:
+            raise NoAnswerError(f"an answer whose usage is no number of tokens ({str(wrong[0])[:50]})")
+        if not sent[0]:  # no prompt has none
+            usage.estimated += 1
+            texts = self.prompt, content if isinstance(content, str) else ""
+            sent = [number or -(-len(text) // CHARACTERS_A_TOKEN) for number, text in zip(sent, texts, strict=True)]
+        usage.prompt_tokens += sent[0]
+        usage.completion_tokens += sent[1] or 0
+
+
+def _at(value: Any, *path: str | int) -> Any:
+    """Return what stands at keys and places inside JSON; None where nothing does."""
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
 
 
 def ask_all(
@@ -90,17 +204,16 @@ def ask_all(
                 return
             in_a_row = 0 if served["failure"] is None or "came" in served else in_a_row + 1
             if in_a_row >= client.patience:
-                where = f"(last: {served['failure']}) at {client.server or 'the default server'}"
+                where = f"(last: {served['failure']}) at {client.where}"
                 said = f"{in_a_row} records in a row failed {where}; what was finished is kept"
                 raise FailureError(f"{said}, and another run asks for the rest")
 
     async def ask() -> None:
         timeout = Timeout(client.timeout, connect=min(client.timeout, CONNECTING))
-        http = DefaultAsyncHttpxClient(timeout=timeout)
+        http = DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False)
         async with AsyncOpenAI(
             api_key=key or "none", base_url=client.base_url, max_retries=0, timeout=timeout, http_client=http
         ) as openai:
-            http.event_hooks = {"request": [_only_to(openai.base_url)]}
             server = _Server(client, openai)
             workers = [asyncio.create_task(work(server)) for _ in range(min(client.concurrency, len(records)))]
             try:
@@ -154,23 +267,6 @@ class Session:
         return line if len(line) <= most else f"{line[:most]} …"
 
 
-class _RedirectedError(Exception):
-    """A server redirects to another one."""
-
-
-def _only_to(server: Any) -> Callable[[Any], Awaitable[None]]:
-    """Return a hook that lets requests pass to one origin alone, redirected ones too."""
-
-    def origin(url: Any) -> tuple[str, str, int | None]:
-        return url.scheme, url.host, url.port
-
-    async def checked(request: Any) -> None:
-        if origin(request.url) != origin(server):
-            raise _RedirectedError(f"{request.url.scheme}://{request.url.netloc.decode('ascii', 'replace')}")
-
-    return checked
-
-
 class _Server:
     """One server, for the time of a run.
 
@@ -190,7 +286,7 @@ class _Server:
         import openai
 
         client, completions = self.client, self._openai.chat.completions.with_raw_response
-        where = client.server or "the default server"
+        where = client.where
         reason, attempt, unknown = "", 0, self.unknown
         while attempt <= client.retries:
             pause = min(MAX_PAUSE, client.pause * 2**attempt)
@@ -211,15 +307,14 @@ class _Server:
                 if not self._has_answered and type(error.__cause__).__name__ == "ConnectTimeout":
                     raise _unreachable(where, f"no connection within {CONNECTING:g} s") from None
                 reason = f"no whole answer in {client.timeout:g} s"
-            except (openai.APIConnectionError, _RedirectedError) as error:
-                cause = error.__cause__ or error
-                if isinstance(cause, _RedirectedError):
-                    advice = f"give {spelled('base_url')} that address if it is to have the questions"
-                    raise InputError(f"{where} redirects to {cause}; {advice}") from None
-                if not self._has_answered and type(cause).__name__ in ("ConnectError", "TooManyRedirects"):
-                    raise _unreachable(where, str(cause)) from None
+            except openai.APIConnectionError as error:
+                if not self._has_answered and type(error.__cause__).__name__ == "ConnectError":
+                    raise _unreachable(where, str(error.__cause__)) from None
                 reason = "no connection"
             except openai.APIStatusError as error:
+                if error.response.has_redirect_location:
+                    advice = f"give {spelled('base_url')} that address if it is to have the questions"
+                    raise InputError(f"{where} redirects to {error.response.headers['location']}; {advice}") from None
                 reason = f"status {error.status_code}{_said(error)}"
                 refused = _refused(error, body) if error.status_code in _UNKNOWN else None
                 if refused is not None:
@@ -269,23 +364,29 @@ def _retry_pause(header: str | None, otherwise: float) -> float:
         return otherwise
 
 
+def estimated(prompts: Sequence[str], answer_tokens: int, price: Price | None) -> Usage:
+    """Return about what it takes to ask these questions once each."""
+    characters = sum(map(len, prompts))
+    return Usage(len(prompts), characters // CHARACTERS_A_TOKEN, len(prompts) * answer_tokens, price=price)
+
+
 def announce(asked: Sequence[tuple[Client, Usage]]) -> None:
     """Say what language models are about to be asked, and what that costs.
 
     Args:
-        asked: servers, each with the requests and about how many tokens.
+        asked: servers, each with the requests and about how many tokens; one without requests is left out.
     """
-    costs = [usage.cost(client.price) for client, usage in asked]
-    for (client, usage), cost in zip(asked, costs, strict=True):
-        money = f"give {spelled('price', 'IN,OUT')} to see the cost" if cost is None else f"{cost:,.2f}"
+    asked = [(client, usage) for client, usage in asked if usage.requests]
+    for client, usage in asked:
+        money = f"give {spelled('price', 'IN,OUT')} to see the cost" if usage.cost is None else f"{usage.cost:,.2f}"
         log.info(
-            f"{client.model} at {client.server or 'the default server'}: {counted(usage.requests, 'questions')}, about "
+            f"{client.model} at {client.where}: {counted(usage.requests, 'questions')}, about "
             f"{usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} completion tokens; cost: {money}"
         )
     if len(asked) > 1:
-        requests, known = sum(usage.requests for _, usage in asked), [cost for cost in costs if cost is not None]
-        money = f"; cost: {sum(known):,.2f}" if len(known) == len(asked) else ""
-        log.info(f"together: {counted(requests, 'questions')}{money}")
+        costs = [usage.cost for _, usage in asked if usage.cost is not None]
+        money = f"; cost: {sum(costs):,.2f}" if len(costs) == len(asked) else ""
+        log.info(f"together: {counted(sum(usage.requests for _, usage in asked), 'questions')}{money}")
 
 
 def ask_missing(
@@ -294,8 +395,6 @@ def ask_missing(
     records: Mapping[str, R],
     serve: Callable[[Session, R], Awaitable[Served]],
     *,
-    text_of: Callable[[R], str] | None = None,
-    answer_tokens: int = ANSWER_TOKENS,
     count: Callable[[str, Served], None],
     task: str,
     unit: str,
@@ -312,8 +411,6 @@ def ask_missing(
         records: what is to be served, by a digest of everything that decides the answer: the client's identity,
             settings, texts.
         serve: as in `ask_all`.
-        text_of: the prompt of a record, for what is announced; None: it was announced before.
-        answer_tokens: about how many an answer takes, likewise.
         count: takes the key of each record and what it came to, in this run or before; its FailureError stops the run.
         task: what the progress says.
         unit: what it counts.
@@ -324,26 +421,21 @@ def ask_missing(
         FailureError: the store cannot be written, record after record failed, or `count` says so; what was finished is
             kept.
     """
-    with store:
-        answers = {key: line for key in records if (line := store.get(key)) is not None}
-        missing = [key for key in records if key not in answers or answers[key]["failure"] is not None]
-        if missing and text_of is not None:
-            characters = sum(len(text_of(records[key])) for key in missing)
-            usage = Usage(len(missing), characters // CHARACTERS_A_TOKEN, len(missing) * answer_tokens)
-            announce([(client, usage)])
-        with progress.task(task, total=len(records), unit=unit) as advance:
-            advance(len(records) - len(missing))
-            for key, line in answers.items():
-                count(key, line)
+    answers = store.get(records)
+    missing = [key for key in records if key not in answers or answers[key]["failure"] is not None]
+    with progress.task(task, total=len(records), unit=unit) as advance:
+        advance(len(records) - len(missing))
+        for key, line in answers.items():
+            count(key, line)
 
-            def finished(key: str, served: Served) -> None:
-                if key in answers:
-                    served = {**served, **Usage.total([answers[key], served]).as_record()}
-                answers[key] = served
-                store.add(key, served)
-                advance(1)
-                count(key, served)
+        def finished(key: str, served: Served) -> None:
+            if key in answers:
+                served = {**served, **Usage.total([answers[key], served]).as_record()}
+            answers[key] = served
+            store.add({key: served})
+            advance(1)
+            count(key, served)
 
-            if missing:
-                ask_all(client, missing, lambda session, key: serve(session, records[key]), finished)
-        return {key: answers[key] for key in records}
+        if missing:
+            ask_all(client, missing, lambda session, key: serve(session, records[key]), finished)
+    return {key: answers[key] for key in records}

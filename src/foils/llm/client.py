@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,14 +93,15 @@ class Client:
         return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
 
     @property
-    def identity(self) -> tuple[str, str | None, bool]:
-        """Model, server, and whether JSON is asked for: what decides an answer beside the question itself."""
-        return self.model, self.server, True  # once whether a JSON schema is asked for; answers are kept by it
+    def where(self) -> str:
+        """The server as messages name it."""
+        return self.server or "the default server"
 
     @property
-    def judge_identity(self) -> tuple[str, str | None, bool]:
-        """The identity less the server's port: a model that is started anew at another port is the same judge."""
+    def identity(self) -> tuple[str, str | None, bool]:
+        """What decides an answer beside the question: the model, and the server less its port, at which it may move."""
         parts = urlsplit(self.server or "")
+        # True once said whether a JSON schema is asked for; answers are kept by it
         return self.model, self.server and f"{parts.scheme}://{parts.hostname}{parts.path}", True
 
     def describe(self) -> dict[str, Any]:
@@ -110,87 +111,66 @@ class Client:
 
 @dataclass
 class Usage:
-    """What asking used.
+    """What asking used, in this run and before.
 
     Attributes:
         requests: sent, retries included.
         prompt_tokens: of prompts, as the server counted them.
         completion_tokens: of answers, likewise.
         estimated: answers whose tokens the server did not count: they are estimated from the characters.
+        failures: why there is no answer -> how many.
+        price: per million prompt tokens and per million completion tokens; None: not known.
     """
 
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     estimated: int = 0
-
-    def as_record(self) -> dict[str, Any]:
-        """Return it as a store of answers has it."""
-        record = {"requests": self.requests, "tokens": [self.prompt_tokens, self.completion_tokens]}
-        return {**record, "estimated": self.estimated} if self.estimated else record
+    failures: Counter[str] = field(default_factory=Counter)
+    price: Price | None = None
 
     @classmethod
-    def total(cls, records: Iterable[Mapping[str, Any]]) -> Usage:
+    def total(cls, records: Iterable[Mapping[str, Any]], price: Price | None = None) -> Usage:
         """Return the sum over records of a store."""
-        total = cls()
+        total = cls(price=price)
         for record in records:
             prompts, completions = record.get("tokens", (0, 0))
             total.requests += record.get("requests", 0)
             total.prompt_tokens += prompts
             total.completion_tokens += completions
             total.estimated += record.get("estimated", 0)
+            if record.get("failure") is not None:
+                total.failures[record["failure"]] += 1
         return total
 
-    def cost(self, price: Price | None) -> float | None:
-        """Return what the tokens cost, at prices per million prompt and completion tokens; None without prices."""
-        if price is None:
+    @property
+    def cost(self) -> float | None:
+        """What the tokens cost; None without prices."""
+        if self.price is None:
             return None
-        return (self.prompt_tokens * price[0] + self.completion_tokens * price[1]) / 1e6
+        return (self.prompt_tokens * self.price[0] + self.completion_tokens * self.price[1]) / 1e6
 
-    def rows(self, price: Price | None = None) -> list[tuple[str, str]]:
-        """Return it as rows of a table, with the cost where prices are given."""
-        cost = self.cost(price)
-        return [
-            ("requests", f"{self.requests:,}"),
-            ("prompt tokens", f"{self.prompt_tokens:,}"),
-            ("completion tokens", f"{self.completion_tokens:,}"),
-            *([("answers whose tokens are estimated", f"{self.estimated:,}")] if self.estimated else []),
-            *([("cost", f"{cost:,.2f}")] if cost is not None else []),
-        ]
+    def as_record(self) -> dict[str, Any]:
+        """Return it as a store of answers has it."""
+        record = {"requests": self.requests, "tokens": [self.prompt_tokens, self.completion_tokens]}
+        return {**record, "estimated": self.estimated} if self.estimated else record
 
-    def to_json(self, price: Price | None = None) -> dict[str, Any]:
-        """Return it for JSON, with the cost, None without prices."""
-        return {**self.as_record(), "cost": self.cost(price)}
-
-
-@dataclass(frozen=True)
-class ModelUse:
-    """What a model was asked so far.
-
-    Attributes:
-        usage: of the answers it gave, in this run and before.
-        failures: why there is no answer -> how many.
-        price: per million prompt tokens and per million completion tokens; None: not known.
-    """
-
-    usage: Usage = field(default_factory=Usage)
-    failures: Counter[str] = field(default_factory=Counter)
-    price: Price | None = None
-
-    @classmethod
-    def of(cls, answers: Sequence[Mapping[str, Any]], price: Price | None) -> ModelUse:
-        """Return what these records of a store took."""
-        failures = Counter(each["failure"] for each in answers if each["failure"] is not None)
-        return cls(Usage.total(answers), failures, price)
-
-    def rows(self, name: str) -> list[tuple[str, str]]:
-        """Return it as rows of a table, each with the model's name."""
-        failed = ((f"failed: {why}", f"{count:,}") for why, count in self.failures.most_common())
-        return [(f"{name}: {what}", value) for what, value in (*self.usage.rows(self.price), *failed)]
+    def rows(self, name: str = "") -> list[tuple[str, str]]:
+        """Return it as rows of a table, each with the model's name if given, with the cost where prices are given."""
+        counts = {
+            "requests": self.requests, "prompt tokens": self.prompt_tokens, "completion tokens": self.completion_tokens
+        }  # fmt: skip
+        if self.estimated:
+            counts["answers whose tokens are estimated"] = self.estimated
+        rows = [(what, f"{count:,}") for what, count in counts.items()]
+        if self.cost is not None:
+            rows.append(("cost", f"{self.cost:,.2f}"))
+        rows += [(f"failed: {why}", f"{count:,}") for why, count in self.failures.most_common()]
+        return [(f"{name}: {what}" if name else what, value) for what, value in rows]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what it used for JSON, with the cost, None without prices."""
-        return self.usage.to_json(self.price)
+        """Return it for JSON, with the cost, None without prices."""
+        return {**self.as_record(), "cost": self.cost}
 
 
 class Purse:
@@ -214,7 +194,7 @@ class Purse:
         Raises:
             FailureError: all together have cost more than is allowed.
         """
-        cost = Usage.total([record]).cost(price) or 0.0
+        cost = Usage.total([record], price).cost or 0.0
         self.spent += cost - self._costs.get(key, 0.0)
         self._costs[key] = cost
         if self.whole is not None:

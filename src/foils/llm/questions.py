@@ -1,4 +1,4 @@
-"""One kind of question, asked of a language model about many texts: its prompts, and how its answers are read.
+"""Questions of one form, asked of a language model about many texts: prompts, answers read, what asking takes.
 
 Every answer is on disk before it counts, so that a stopped run asks for what is missing alone; one that failed is
 missing, and is asked for again by the next run.
@@ -6,31 +6,116 @@ missing, and is asked for again by the next run.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logit
+
+from foils.data.records import whole_text
 from foils.llm.answers import AnswerStore, json_values, without_thoughts
-from foils.llm.asking import ANSWER_TOKENS, Served, Session, ask_missing, digest
-from foils.llm.client import Client, ModelUse, Purse, Sampling, Usage
-from foils.llm.prompts import Template, fenced
-from foils.llm.request import CHARACTERS_A_TOKEN, NoAnswerError, Request
-from foils.runtime.errors import FailureError
+from foils.llm.asking import NoAnswerError, Request, Served, Session, announce, ask_missing, digest, estimated
+from foils.llm.client import Client, Purse, Sampling, Usage
+from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.options import spelled
 
-_COUNTED = ("requests", "tokens", "estimated", "failure")  # of a record, what tells what it took
 log = logging.getLogger(__name__)
 
 WARNED, STOPPED, LEAST_HEARD = 0.05, 0.2, 20  # shares of answers that cannot be read; and of how many, to stop a run
 ATTEMPTS = 2  # times that a question is asked until its answer can be read
 LONGEST, LISTED = 6_000, 1_800  # characters of a document that a model is shown, and of each in a list
-
-
-_NUMBER = r"(\d*\.\d+|\d+)"
+ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
+_COUNTED = ("requests", "tokens", "estimated", "failure")  # of a record, what tells what it took
 AROUND = r"[\s\"'`*}\].,)]*"  # what may stand behind a value
+_NUMBER = r"(\d*\.\d+|\d+)"
+_SLOT = re.compile(r"\{([a-z_]+)\}")
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text with slots, as {query}.
+
+    Attributes:
+        text: the whole prompt.
+        version: what to call it in provenance.
+        needed: slots that it must have.
+        optional: slots that it may have.
+
+    Raises:
+        InputError: a slot that is needed is missing, or one is unknown.
+    """
+
+    text: str
+    version: str
+    needed: Sequence[str] = ()
+    optional: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        slots, known = self.slots, (*self.needed, *self.optional)
+        if unknown := sorted(slots - set(known)):
+            raise InputError(f"the template has unknown slots {', '.join(unknown)[:200]}; known are {', '.join(known)}")
+        if missing := [slot for slot in self.needed if slot not in slots]:
+            raise InputError(f"the template lacks {', '.join(f'{{{slot}}}' for slot in missing)}")
+
+    @classmethod
+    def of(
+        cls,
+        given: TemplateLike | None,
+        package: str,
+        version: str,
+        *,
+        needed: Sequence[str] = (),
+        optional: Sequence[str] = (),
+    ) -> Template:
+        """Return a template as it is, that of a file, or for None prompts/VERSION.txt of a package.
+
+        The name of a file, less the ending, is the version.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or its slots are not those expected.
+        """
+        if isinstance(given, Template):
+            return given
+        if given is None:
+            text = (files(package) / "prompts" / f"{version}.txt").read_text("utf-8")
+            return cls(text, version, needed, optional)
+        text = whole_text(given)
+        try:
+            return cls(text, Path(given).stem, needed, optional)
+        except InputError as error:
+            raise FormatError(str(error), given) from error
+
+    @property
+    def slots(self) -> set[str]:
+        """The names of its slots."""
+        return set(_SLOT.findall(self.text))
+
+    def filled(self, **values: str) -> str:
+        """Return the prompt; what stands in the values is never taken for a slot."""
+        return _SLOT.sub(lambda slot: values[slot.group(1)], self.text)
+
+
+if TYPE_CHECKING:
+    TemplateLike = str | Path | Template
+else:
+    TemplateLike = str
+
+
+def fenced(**texts: str) -> dict[str, str]:
+    """Return texts between marks that nobody who wrote one of them can have written, for the slots of a prompt.
+
+    The mark is another one for each question: a digest of all texts, so that the same question has the same prompt.
+    """
+    mark = hashlib.blake2b(repr(sorted(texts.items())).encode("utf-8", "replace"), digest_size=6).hexdigest()
+    return {name: f"<{name}-{mark}>\n{text}\n</{name}-{mark}>" for name, text in texts.items()}
 
 
 def probability(value: Any) -> float | None:
@@ -103,15 +188,16 @@ class Questions:
         client: how to reach the model.
         log: folder of the answers.
         form: of an answer.
+        template: the prompt with slots.
+        domain: field of the collection, for the prompt.
         sampling: how answers are drawn.
         kind: of question; it and what follows are part of the fingerprint.
-        described: what else decides an answer beside its prompt.
+        described: what else decides an answer.
         purse: of the run, which pays, too; the client's own bound holds in any case.
 
     Attributes:
         client: how the model is reached.
-        sampling: how answers are drawn.
-        described: of everything that decides an answer beside its prompt, what provenance says.
+        described: of everything that decides an answer beside the texts, what provenance says.
         fingerprint: a digest of it.
     """
 
@@ -120,70 +206,74 @@ class Questions:
         client: Client,
         log: str | Path,
         form: Form,
-        sampling: Sampling | None,
+        template: Template,
         *,
-        kind: str,
-        described: Mapping[str, object],
+        domain: str = "general",
+        sampling: Sampling | None = None,
+        kind: str = "",
+        described: Mapping[str, object] | None = None,
         purse: Purse | None = None,
     ) -> None:
         self.client, self._form, self._purse = client, form, Purse(client.max_cost, purse)
+        self._template, self._domain = template, domain
         self._counted: dict[str, Served] = {}
         self._heard = self._unread = 0  # questions that have an answer or were asked again, and those that stay unread
-        self._store, self.sampling = AnswerStore(log), sampling or Sampling()
-        decisive = {**described, **self.sampling.describe()}
+        self._store, self._sampling = AnswerStore(log), sampling or Sampling()
+        decisive = {
+            "prompt": template.version, "prompt_digest": digest(template.text, domain), "answer": form.name,
+            "asks": ATTEMPTS, "longest": LONGEST, **(described or {}), **self._sampling.describe(),
+        }  # fmt: skip
         self.described = {**client.describe(), **decisive}
-        self.fingerprint = digest(kind, client.judge_identity, sorted(decisive.items()))
+        self.fingerprint = digest(kind, client.identity, sorted(decisive.items()))
 
-    def prompt(self, template: Template, *, domain: str = "", listed: Sequence[str] = (), **texts: str) -> str:
-        """Return a template's prompt for texts by slot; documents are cut, and the form of the answer is explained.
+    def prompt(self, template: Template | None = None, *, listed: Sequence[str] = (), **texts: str) -> str:
+        """Return the prompt for texts by slot; documents are cut, and the form of the answer is explained.
 
         Args:
-            template: the prompt with slots.
-            domain: for its slot.
+            template: another prompt with slots; None: that of the questions.
             listed: documents that are numbered from 1, for the slot `passages`.
             texts: by slot; one that the template does not have is not shown.
         """
+        template = template or self._template
         shown = {
             slot: text if "query" in slot else text[:LONGEST] for slot, text in texts.items() if slot in template.slots
         }
         numbered = {f"passage-{number}": text[:LISTED] for number, text in enumerate(listed, 1)}
         marked = fenced(**shown, **numbered)
         passages = "\n".join(marked.pop(name) for name in numbered)
-        prompt = template.filled(**marked, passages=passages, domain=domain, answer=self._form.words)
+        prompt = template.filled(**marked, passages=passages, domain=self._domain, answer=self._form.words)
         return prompt if "answer" in template.slots else f"{prompt.rstrip()}\n\n{self._form.words}\n"
 
     @property
-    def asked(self) -> ModelUse:
+    def asked(self) -> Usage:
         """Requests, tokens and failures of all questions so far, each question once."""
-        return ModelUse.of([*self._counted.values()], self.client.price)
+        return Usage.total(self._counted.values(), self.client.price)
 
-    def cost(self, prompts: Sequence[str], count: int | None = None) -> Usage:
-        """Return about what it takes to ask `count` questions like these; None: these very ones, each once."""
-        prompts = [*dict.fromkeys(prompts)] if count is None else prompts
-        count = len(prompts) if count is None else count
-        characters = sum(map(len, prompts)) / max(len(prompts), 1)
-        return Usage(count, round(count * characters / CHARACTERS_A_TOKEN), count * self._form.tokens)
+    def cost(self, prompts: Sequence[str]) -> Usage:
+        """Return about what it takes to ask those questions that no answer is kept of; what the others took is counted.
 
-    def unanswered(self, prompts: Sequence[str]) -> list[str]:
-        """Return the questions that no answer is kept of; what the others used is counted."""
-        return [prompt for prompt, answer in zip(prompts, self.recalled(prompts), strict=True) if answer is None]
+        Raises:
+            As `recalled`.
+        """
+        answers = zip(prompts, self.recalled(prompts), strict=True)
+        open_ones = dict.fromkeys(prompt for prompt, answer in answers if answer is None)
+        return estimated([*open_ones], self._form.tokens, self.client.price)
 
     def recalled(self, prompts: Sequence[str]) -> list[Any]:
-        """Return what the answers mean that are kept, None for other questions; count what they used.
+        """Return what the answers mean that are kept, None for other questions; count what they took.
 
         Raises:
             FormatError: the store is damaged.
             FailureError: they have cost more than is allowed.
         """
-        values = []
-        with self._store:
-            for prompt in prompts:
-                key = digest(self.fingerprint, prompt)
-                served = self._store.get(key)
-                if served is not None:
-                    self._count(key, served)
-                values.append(served and served[self._form.name])
-        return values
+        keys = self._keys(prompts)
+        kept = self._store.get(keys)
+        for key, served in kept.items():
+            self._count(key, served)
+        return [kept[key][self._form.name] if key in kept else None for key in keys]
+
+    def _keys(self, prompts: Sequence[str]) -> list[str]:
+        return [digest(self.fingerprint, prompt) for prompt in prompts]
 
     def _count(self, key: str, served: Served) -> None:
         before = self._counted.get(key)
@@ -210,14 +300,16 @@ class Questions:
             FailureError: the store cannot be written, or question after question failed; what was answered is kept.
             MissingExtraError: the openai package is not installed.
         """
-        keys, form = [digest(self.fingerprint, prompt) for prompt in prompts], self._form
+        if not announced:
+            announce([(self.client, self.cost(prompts))])
+        keys, form = self._keys(prompts), self._form
         unread = f'an answer in which "{form.name}" cannot be read'
 
         async def serve(session: Session, prompt: str) -> Served:
             value, failure, kept = None, "", {}
             for attempt in range(ATTEMPTS):
                 try:
-                    answer = await session.answer(form.request(prompt, self.sampling, attempt))
+                    answer = await session.answer(form.request(prompt, self._sampling, attempt))
                 except NoAnswerError as error:
                     failure = str(error)
                     continue
@@ -233,8 +325,7 @@ class Questions:
 
         answers = ask_missing(
             self.client, self._store, dict(zip(keys, prompts, strict=True)), serve,
-            text_of=None if announced else str, answer_tokens=form.tokens, count=self._count,
-            task=f"asking {self.client.model}", unit="questions",
+            count=self._count, task=f"asking {self.client.model}", unit="questions",
         )  # fmt: skip
         if self._unread > WARNED * self._heard:
             came = [each["came"] for each in answers.values() if "came" in each]
@@ -243,3 +334,45 @@ class Questions:
                 f"; the first of them: {came[0]}" if came else "",
             )  # fmt: skip
         return [answers[key][form.name] for key in keys]
+
+
+RELEVANCE_VERSION = "relevance-1"
+SURE = 0.01  # the least probability that is told from 0, and by as much from 1
+RELEVANCE = Form(
+    "relevance",
+    'Answer in JSON: {"relevance": p}, where p, from 0 to 1, is the probability that the passage answers the query: '
+    "1 if it surely does, 0 if it surely does not.",
+    probability,
+    {"type": "number", "minimum": 0, "maximum": 1},
+)
+
+
+class RelevanceQuestions(Questions):
+    """Asks how likely it is that each document answers its query, and scores it by the logit of that probability.
+
+    Args:
+        client: how to reach the model.
+        log: folder of the answers.
+        template: a prompt with {query}, {document}, and optionally {domain} and {answer}; None: the package's own.
+        more: domain, sampling and purse, as `Questions`.
+    """
+
+    def __init__(self, client: Client, log: str | Path, template: TemplateLike | None = None, **more: Any) -> None:
+        slots = {"needed": ("query", "document"), "optional": ("domain", "answer")}
+        loaded = Template.of(template, "foils.llm", RELEVANCE_VERSION, **slots)
+        super().__init__(client, log, RELEVANCE, loaded, kind="relevance", **more)
+
+    def prompts(self, queries: Sequence[str], documents: Sequence[str]) -> list[str]:
+        """Return the question about each document of its query."""
+        return [self.prompt(query=query, document=text) for query, text in zip(queries, documents, strict=True)]
+
+    def scores(
+        self, queries: Sequence[str], documents: Sequence[str], *, announced: bool = False
+    ) -> npt.NDArray[np.float64]:
+        """Return (n,) log(p/(1 − p)) of each document, p between .01 and .99; NaN where no answer came.
+
+        Raises:
+            As `Questions.ask`.
+        """
+        answers: list[Any] = self.ask(self.prompts(queries, documents), announced=announced)
+        return np.asarray(logit(np.clip(np.array(answers, np.float64), SURE, 1 - SURE)))

@@ -31,12 +31,16 @@ from foils.llm import (
     Request,
     Sampling,
     Session,
+    Template,
     Usage,
+    announce,
     ask_missing,
     digest,
+    estimated,
+    fenced,
 )
 from foils.llm.answers import json_values, without_thoughts
-from foils.llm.prompts import Template, TemplateLike, fenced
+from foils.llm.questions import TemplateLike
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime import seeds
 from foils.runtime.options import Option, Settings, door
@@ -168,20 +172,21 @@ class Generated(Negatives):
         queries: asked for.
         answered: queries with at least one negative.
         short: queries with some negatives, but fewer than `top`.
-        failed: reason -> number of queries without any.
         turned_away: reason -> number of texts that validation refused.
-        usage: requests and tokens for these queries, in this run and before.
-        price: per million prompt tokens and per million completion tokens; None: not known.
+        usage: requests and tokens for these queries, and those without any by reason, in this run and before.
     """
 
     top: int
     queries: int
     answered: int
     short: int
-    failed: dict[str, int]
     turned_away: dict[str, int]
     usage: Usage
-    price: tuple[float, float] | None = None
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """Reason -> number of queries without any negative."""
+        return dict(self.usage.failures)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts as the program shows them."""
@@ -190,17 +195,16 @@ class Generated(Negatives):
             ("queries with negatives", f"{self.answered:,}"),
             (f"queries with fewer than {self.top}", f"{self.short:,}"),
             ("negatives", f"{int(self.keep.sum()):,}"),
-            *((f"failed: {reason}", f"{count:,}") for reason, count in self.failed.items()),
             *((f"turned away: {reason}", f"{count:,}") for reason, count in self.turned_away.items()),
             *self.rejected_rows(),
-            *self.usage.rows(self.price),
+            *self.usage.rows(),
         ]
 
     def to_json(self) -> dict[str, Any]:
         """Return settings, counts and what the requests used."""
         counts = {each: getattr(self, each) for each in ("queries", "answered", "short", "failed", "turned_away")}
         facts = {"source": SOURCE, "settings": self.provenance.get("settings", {}), **counts}
-        return {**facts, "rejected": self.rejected(), **self.usage.to_json(self.price)}
+        return {**facts, "rejected": self.rejected(), **self.usage.to_json()}
 
 
 @door
@@ -242,14 +246,16 @@ def generate(
     sampling = replace(llm.sampling(), seed=seed)
     asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
     records = records_of(loaded, writing, (client.identity, asked), split, limit, seed)
-    purse = Purse(client.max_cost)
+    purse, store = Purse(client.max_cost), AnswerStore(llm.folder(loaded))
+    kept = store.get(record.key for record in records)
+    missing = [record for record in records if kept.get(record.key, {}).get("failure", "") is not None]
+    prompts = [writing.asked(record.query, record.positives[0], top, record.drawn) for record in missing]
+    announce([(client, estimated(prompts, top * PASSAGE_TOKENS, client.price))])
     by_key = ask_missing(
         client,
-        AnswerStore(llm.folder(loaded)),
+        store,
         {record.key: record for record in records},
         partial(write_negatives, writing=writing, sampling=sampling, number=top),
-        text_of=lambda record: writing.asked(record.query, record.positives[0], top, record.drawn),
-        answer_tokens=top * PASSAGE_TOKENS,
         count=lambda key, served: purse.pay(key, served, client.price),
         task="asking for negatives",
         unit="queries",
@@ -279,10 +285,8 @@ def generate(
         queries=len(records),
         answered=sum(count > 0 for count in counts),
         short=sum(0 < count < top for count in counts),
-        failed=dict(Counter(str(answer["failure"]) for answer in answers if not answer["negatives"])),
         turned_away=dict(sum((Counter(answer["turned_away"]) for answer in answers), Counter())),
-        usage=Usage.total(answers),
-        price=client.price,
+        usage=Usage.total(answers, client.price),
     )
 
 

@@ -19,7 +19,7 @@ from foils.encode.encoder import Encoder, Kind, activated, check_finite, cross_e
 from foils.encode.models import check_one_output
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.vectors import Vectors, VectorStore
-from foils.llm import LLMSettings, ModelUse, RelevanceQuestions
+from foils.llm import LLMSettings, RelevanceQuestions, Usage
 from foils.mining.rules import Marks, Scores, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError
@@ -75,30 +75,70 @@ def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
     return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), document
 
 
-class CrossEncoderScorer:
-    """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
+class PairEncoder:
+    """A CrossEncoder as an `Encoder` of pairs, each written as one text (`pair_texts`), to vectors of one number.
 
-    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the
-    texts, for which it is an `Encoder` of pairs, each written as one text, to vectors of one
-    number: a killed run loses at most the block in the making, and another run asks for what is
-    missing alone.
+    So a store keeps its logits, before any activation, by the model's weights and the texts.
 
     Attributes:
-        fingerprint: a digest of everything that decides a score: weights, tokenizer, maximum length.
+        fingerprint: a digest of everything that decides a logit: weights, tokenizer, maximum length.
 
     Args:
         model: a loaded CrossEncoder with one output.
-        store: where scores are kept.
         name: of the model, for messages.
-        batch_size: pairs at once; changes speed, not scores beyond rounding. None: as many as their tokens
+        batch_size: pairs at once; changes speed, not logits beyond rounding. None: as many as their tokens
             allow.
-        as_predicted: apply the model's own activation to the logits, as its `predict` does; logits are kept.
 
     Raises:
         InputError: a model with several outputs.
     """
 
     dimension = 1
+
+    def __init__(self, model: CrossEncoder, name: str = CROSS_ENCODER, *, batch_size: int | None = None) -> None:
+        self.model, self.name, self._batch_size = model, name, batch_size
+        check_one_output(self.model, name)
+        self.fingerprint = f"cross-{cross_encoder_digest(self.model)}"
+
+    def route(self, kind: Kind) -> str:
+        """Return "pair"."""
+        return "pair"
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
+        """Return (n, 1) logits of pairs that `pair_texts` wrote.
+
+        Raises:
+            FailureError: a logit is NaN or infinite.
+        """
+        pairs = []
+        for text in texts:
+            length, _, rest = text.partition(_BREAK)
+            pairs.append((rest[: int(length)], rest[int(length) + 1 :]))
+        return check_finite(logits(self.model, pairs, batch_size=self._batch_size)[:, None], texts, self.name)
+
+
+def pair_texts(queries: Sequence[str], documents: Sequence[str]) -> list[str]:
+    """Return each pair of a query and a document as one text."""
+    return [f"{len(query)}{_BREAK}{query}{_BREAK}{text}" for query, text in zip(queries, documents, strict=True)]
+
+
+class CrossEncoderScorer(PairEncoder):
+    """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
+
+    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the
+    texts: a killed run loses at most the block in the making, and another run asks for what is
+    missing alone.
+
+    Args:
+        model: a loaded CrossEncoder with one output.
+        store: where scores are kept.
+        name: of the model, for messages.
+        batch_size: as `PairEncoder`.
+        as_predicted: apply the model's own activation to the logits, as its `predict` does; logits are kept.
+
+    Raises:
+        InputError: a model with several outputs.
+    """
 
     def __init__(
         self,
@@ -109,10 +149,8 @@ class CrossEncoderScorer:
         batch_size: int | None = None,
         as_predicted: bool = False,
     ) -> None:
-        self.model, self.name = model, name
-        check_one_output(self.model, name)
-        self.fingerprint = f"cross-{cross_encoder_digest(self.model)}"
-        self._store, self._batch_size, self._as_predicted = store, batch_size, as_predicted
+        super().__init__(model, name, batch_size=batch_size)
+        self._store, self._as_predicted = store, as_predicted
         self.column = "predicted" if as_predicted else "logit"
 
     @classmethod
@@ -128,22 +166,6 @@ class CrossEncoderScorer:
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the model."""
         return {"name": self.name, "fingerprint": self.fingerprint}
-
-    def route(self, kind: Kind) -> str:
-        """Return "pair"."""
-        return "pair"
-
-    def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
-        """Return (n, 1) logits of pairs that `_PairTexts` wrote.
-
-        Raises:
-            FailureError: a logit is NaN or infinite.
-        """
-        pairs = []
-        for text in texts:
-            length, _, rest = text.partition(_BREAK)
-            pairs.append((rest[: int(length)], rest[int(length) + 1 :]))
-        return check_finite(logits(self.model, pairs, batch_size=self._batch_size)[:, None], texts, self.name)
 
     def score(self, pairs: TextPairs) -> Scores:
         """Return the score of each pair, (n,).
@@ -166,9 +188,7 @@ class _PairTexts:
         return len(self.pairs)
 
     def __getitem__(self, part: slice) -> Sequence[str]:
-        queries = self.pairs.collection.query_texts(self.pairs.query_rows[part])
-        both = zip(queries, self.pairs.documents[part], strict=True)
-        return [f"{len(query)}{_BREAK}{query}{_BREAK}{document}" for query, document in both]
+        return pair_texts(self.pairs.collection.query_texts(self.pairs.query_rows[part]), self.pairs.documents[part])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +205,7 @@ class ScoredPairs(Negatives):
     name: str
     pairs: int
     prefers_positive: float
-    models: Mapping[str, ModelUse]
+    models: Mapping[str, Usage]
 
     def tables(self) -> list[Table]:
         """Return what the teacher scored and prefers."""
@@ -246,7 +266,7 @@ def score_pairs(
     named = as_source(source, loaded)
     widened, rows, positive, pairs = taught_pairs(named.negatives, loaded, split)
     kind, model = _kind_of(teacher)
-    models: dict[str, ModelUse] = {}
+    models: dict[str, Usage] = {}
     if kind == LLM:
         client = replace(llm, llm_model=model or llm.llm_model).client()
         questions = RelevanceQuestions(client, llm.folder(loaded), sampling=llm.sampling())

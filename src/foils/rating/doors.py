@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,30 +17,46 @@ from foils.data.collection import Collection
 from foils.data.negatives import TO_RATE, TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
-from foils.data.tables import provenance
+from foils.data.tables import provenance, write_table
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import Client, LLMSettings, ModelUse, Purse, Questions, Usage
-from foils.llm.asking import announce
-from foils.rating.cross_query import Offsets, answers_between, fit_offsets, pairs_between
-from foils.rating.distilling import Distilled, PairwiseJudge, check_free, distil, save_judge
+from foils.llm import AnswerStore, LLMSettings, Purse, Questions, Usage, announce
+from foils.rating.distilling import Distilled, distil, save_judge
 from foils.rating.estimators import LINKS, deviance_explained
-from foils.rating.evidence import CLEARLY, CLEARLY_IN_TRIAL, Evidence, evidence_of, trial_of
-from foils.rating.fitting import Fit, fit_ratings
-from foils.rating.graph import algebraic_connectivity, candidate_keys, first_pairs, query_keys, regular_pairs
+from foils.rating.fitting import Fit, Offsets, answers_between, fit_offsets, fit_ratings, pairs_between
 from foils.rating.judges import Judge, ListJudge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
 from foils.rating.opening import (
     DistilSettings,
-    JudgeLike,
     JudgeSettings,
     Opening,
     RatingSettings,
     heeding,
     open_judge,
-    records_of,
 )
-from foils.rating.pairs import Candidates, Floats, Marks, Pairs, Rows, agreements
-from foils.rating.session import JudgeSession, RecordedJudge
+from foils.rating.pairs import (
+    Candidates,
+    Floats,
+    Judgements,
+    Marks,
+    Pairs,
+    Rows,
+    agreements,
+    algebraic_connectivity,
+    candidate_keys,
+    first_pairs,
+    query_keys,
+    regular_pairs,
+)
+from foils.rating.session import (
+    CLEARLY,
+    CLEARLY_IN_TRIAL,
+    Evidence,
+    JudgeSession,
+    RecordedJudge,
+    evidence_of,
+    pair_ids,
+    trial_of,
+)
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Needs, Option, door, spelled
@@ -137,8 +154,6 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
 
 
 PERCENTILES = (10, 25, 50, 75, 90)
-BIASED = 0.3  # position bias that casts doubt; at ±½ only the place of a document decides
-LITTLE = 0.05  # share of the deviance that ratings explain
 
 
 @dataclass(frozen=True)
@@ -201,7 +216,7 @@ class Rated(Negatives):
         summary: what the rating did.
         candidates: that were compared.
         pairs: that were asked about.
-        preference: (m,) of each of them P(first ≻ second); NaN: no answer.
+        judgements: of all judges together, about these pairs.
         models: name -> use, of the language models among the judges.
         distilled: the judge that was trained on the answers, or None.
         folder: where that one is.
@@ -211,10 +226,22 @@ class Rated(Negatives):
     summary: RatingSummary
     candidates: Candidates = field(repr=False)
     pairs: Pairs = field(repr=False)
-    preference: Floats = field(repr=False)
-    models: Mapping[str, ModelUse]
+    judgements: Judgements = field(repr=False)
+    models: Mapping[str, Usage]
     distilled: Distilled | None = field(default=None, repr=False)
     folder: str = ""
+
+    @property
+    def preference(self) -> Floats:
+        """(m,) P(first ≻ second) of each pair that was asked about; NaN: no answer."""
+        return self.judgements.preference
+
+    def write_judgements(self, path: str | Path) -> None:
+        """Write the judgements (query_id, first, second, forward, backward) to a Parquet file, for recorded:FILE."""
+        table = pair_ids(self.candidates, self.pairs)
+        table = table.append_column("forward", pa.array(self.judgements.forward))
+        table = table.append_column("backward", pa.array(self.judgements.backward))
+        write_table(Path(path), table, self.provenance)
 
     def tables(self) -> list[Table]:
         """Return what the rating did, percentiles of the gaps, what models used, and how the distilled judge does."""
@@ -322,12 +349,10 @@ def rate(
     opening = Opening(judging, encoding, llm, question, Purse(llm.max_cost))
     loaded = reading.open(collection)
     named = as_source(source, loaded)
-    if distilling.distil is not None:
-        check_free(Path(distilling.distil))
     rows = rateable(loaded, named.negatives, split)
-    judges, between_judges = _opened(opening, loaded, rows, between=rating.between is not None)
+    judges, between_judges = _opened(opening, loaded, between=rating.between is not None)
     name = "+".join(each.name for each in judges)
-    asking = JudgeSession(judges, rows.candidates, records_of(judges, loaded, named, judging.judgements))
+    asking = JudgeSession(judges, rows.candidates, AnswerStore(llm.folder(loaded)))
     pairs, compared = _planned(asking, rating, seed), np.zeros((0, 2), np.int64)
     if rating.between is not None:
         compared = _between(rows.candidates, rating.between, seed, np.ones(pairs.candidates, bool))
@@ -340,57 +365,52 @@ def rate(
         offsets = fit_offsets(
             rows.candidates, drawn, answers_between(between_judges, rows.candidates, *drawn.T), fit.ratings
         )
-    models, preference = questions_of([*judges, *between_judges]), asking.judgements.preference
+    models = questions_of([*judges, *between_judges])
     settings: dict[str, Any] = {"split": split, "judge": name, **vars(rating)}
     if judging.between_judge is not None:
         settings["between_judge"] = between_judges[0].name
-    fitted = {each.name: each.temperature for each in judges if _fits(each)}
-    if fitted:
-        settings["temperatures"] = fitted
     if models:
         settings["language_models"] = [each.described for each in models]
     distilled, folder = None, distilling.distil
     if folder is not None:
         distilled = distil(
-            find_model(distilling.distil_from), rows.candidates, asking.pairs, preference, form=distilling.distil_form,
+            find_model(distilling.distil_from), rows.candidates, asking.pairs, asking.judgements.preference,
             epochs=distilling.distil_epochs, max_length=distilling.distil_length, seed=seed, device=encoding.device,
             name=Path(folder).name,
         )  # fmt: skip
         save_judge(distilled.judge, folder)
-        log.info("use it: foils rate … --judge pairwise:%s", folder)
+        log.info("use it: foils rate … --judge cross-encoder:%s", folder)
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
     columns, tops = _columns(fit, rows, best, direct, offsets)
     unrated = int(np.isnan(columns["gap"][rows.candidate[~np.isin(rows.candidate, tops)]]).sum())
-    rated = Rated.of(
+    if offsets is not None and offsets.unreached:
+        log.warning(
+            "%d queries have no offset, since no comparison with others was answered for them; their ratings hold "
+            "within the query alone, and a regression leaves them out", offsets.unreached,
+        )  # fmt: skip
+    return Rated.of(
         rated_table(named.negatives, rows, columns, tops),
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
         summary=_summary(asking, rows, fit, evidence, unrated, offsets),
-        candidates=rows.candidates, pairs=asking.pairs, preference=preference,
+        candidates=rows.candidates, pairs=asking.pairs, judgements=asking.judgements,
         models=_uses(models), distilled=distilled, folder=str(folder or ""),
     )  # fmt: skip
-    _warn(rated.summary)
-    return rated
 
 
-def _opened(
-    opening: Opening, collection: Collection, rows: Rateable, *, between: bool
-) -> tuple[list[Judge], list[Judge]]:
-    """Return the judges of the ratings and those between queries, with temperatures fitted to labels where asked.
+def _opened(opening: Opening, collection: Collection, *, between: bool) -> tuple[list[Judge], list[Judge]]:
+    """Return the judges of the ratings and those between queries.
 
     Raises:
         InputError: a judge cannot be opened, or compares documents of one query alone and is to compare queries.
     """
     settings = opening.judges
-
-    def opened(name: JudgeLike) -> Judge:
-        judge = open_judge(name, opening, collection)
-        return judge.fitted(rows.candidates, rows.positive) if _fits(judge) else judge
-
-    judges = [opened(each) for each in settings.judges]
+    judges = [open_judge(each, opening, collection) for each in settings.judges]
     if not between:
         return judges, []
-    others = judges if settings.between_judge is None else [opened(settings.between_judge)]
+    others = judges
+    if settings.between_judge is not None:
+        others = [open_judge(settings.between_judge, opening, collection)]
     for judge in others:
         if not hasattr(judge, "between"):
             raise InputError(
@@ -400,17 +420,12 @@ def _opened(
     return judges, others
 
 
-def _uses(models: Sequence[Questions]) -> dict[str, ModelUse]:
+def _uses(models: Sequence[Questions]) -> dict[str, Usage]:
     """What each model used; where several questions are asked of one name, each has a number."""
     names = [each.client.model for each in models]
     numbers = [names[: at + 1].count(name) for at, name in enumerate(names)]
     called = [name if number == 1 else f"{name} ({number})" for name, number in zip(names, numbers, strict=True)]
     return {name: each.asked for name, each in zip(called, models, strict=True)}
-
-
-def _fits(judge: object) -> TypeGuard[ScoringJudge]:
-    """Whether a judge's temperature is fitted to labels."""
-    return isinstance(judge, ScoringJudge) and judge.fits_labels
 
 
 def _between(candidates: Candidates, degree: int, seed: int, rated: Marks) -> Rows:
@@ -434,17 +449,15 @@ def _planned(asking: JudgeSession, settings: RatingSettings, seed: int) -> Pairs
 
 def _announce(asking: JudgeSession, pairs: Pairs, between: Sequence[Judge], compared: Rows) -> None:
     """Say what asking about the pairs, and about (m, 2) candidates of different queries, costs."""
-    usages: list[tuple[Client, Usage]] = []
-    judge: Any
-    for judge in asking.judges:
-        if hasattr(judge, "cost"):
-            unknown = asking.unknown(judge, pairs)
-            if len(unknown):
-                usages.append((judge.questions.client, judge.cost(asking.candidates, unknown)))
-    for judge in between if len(compared) else ():
-        if hasattr(judge, "cost_between"):
-            usages.append((judge.questions.client, judge.cost_between(asking.candidates, *compared.T)))
-    announce(usages)
+    asked: Any = [(judge, (pairs.first, pairs.second)) for judge in asking.judges]
+    asked += [(judge, tuple(compared.T)) for judge in between if len(compared)]
+    announce(
+        [
+            (judge.questions.client, judge.cost(asking.candidates, *ends))
+            for judge, ends in asked
+            if hasattr(judge, "questions")
+        ]
+    )
 
 
 def _ask(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) -> Evidence:
@@ -461,7 +474,7 @@ def _ask(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) 
             models were asked and each question failed, since no table is to look rated.
     """
     name = "+".join(each.name for each in asking.judges)
-    free = (ScoringJudge, PairwiseJudge, RecordedJudge)
+    free = (ScoringJudge, RecordedJudge)
     if not accepted and any(hasattr(each, "questions") or not isinstance(each, free) for each in asking.judges):
         whole = any(isinstance(each, ListJudge) for each in asking.judges)
         asking.ask(pairs.where(trial_of(pairs, relevant, whole_queries=whole)))
@@ -469,14 +482,9 @@ def _ask(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) 
         if trial.doubt:
             raise _refusal(name, trial, f" after {len(asking.pairs)} of {len(pairs)} comparisons; these are kept")
     asking.ask(pairs)
-    failed = [each for each in questions_of(asking.judges) if each.asked.failures]
-    if failed and np.isnan(asking.judgements.preference).all():
-        why = "; ".join(
-            f"{each.client.model} at {each.client.server or 'the default server'}: "
-            f"{each.asked.failures.most_common(1)[0][0]}"
-            for each in failed
-        )
-        raise FailureError(f"no question was answered ({why}); the next run asks them again")
+    failures = sum((each.asked.failures for each in questions_of(asking.judges)), Counter[str]())
+    if failures and np.isnan(asking.judgements.preference).all():
+        raise FailureError(f"no question was answered ({', '.join(failures)}); the next run asks them again")
     evidence = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY)
     if evidence.doubt:
         refusal = _refusal(name, evidence)
@@ -524,25 +532,6 @@ def _columns(
     if offsets is not None:
         columns["offset"] = np.repeat(offsets.offset, np.diff(rows.candidates.offsets))
     return columns, tops
-
-
-def _warn(summary: RatingSummary) -> None:
-    """Warn of what makes the ratings hold little."""
-    if summary.between is not None and summary.between.unreached:
-        log.warning(
-            "%d queries have no offset, since no comparison with others was answered for them; their ratings hold "
-            "within the query alone, and a regression leaves them out", summary.between.unreached,
-        )  # fmt: skip
-    if abs(summary.position_bias) >= BIASED:
-        log.warning(
-            "the position bias is %.3f: the judge goes by the place of a document more than by what it says; take "
-            "another judge or question", summary.position_bias,
-        )  # fmt: skip
-    if summary.deviance_explained < LITTLE:
-        log.warning(
-            "the ratings explain %.1f %% of the answers' deviance from coin tosses: they hold little but chance; ask a "
-            "better judge, or about more pairs", 100 * summary.deviance_explained,
-        )  # fmt: skip
 
 
 def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats], tops: Rows) -> Negatives:

@@ -13,7 +13,7 @@ from scipy.linalg import lapack
 from scipy.special import erfcx, expit, ndtr, xlogy
 from threadpoolctl import threadpool_limits
 
-from foils.rating.pairs import Block, Floats, Judgements, Marks, Pairs, Rows, Showings, block_of, parts_of
+from foils.rating.pairs import Block, Floats, Judgements, Marks, Pairs, Rows, Showings, block_of
 from foils.runtime import memory, progress
 from foils.runtime.errors import ConvergenceError, InputError
 from foils.runtime.parallel import map_shards
@@ -628,22 +628,19 @@ def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = 
     0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs of a candidate
     without a rating, are left out.
     """
-    checked, total = checked_preference(pairs, preference), 0.0
-    for part in parts_of(len(pairs)):
-        w, known = checked[part], np.isfinite(checked[part])
-        fitted = np.full(len(w), np.log(0.5))
-        if ratings is not None:
-            lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
-            known &= np.isfinite(lead)
-            lead, w = np.where(known, lead, 0.0), np.where(known, w, 0.5)
-            link = ratings.link
-            if link.biases:
-                fitted = xlogy(w, link.probability(lead)) + xlogy(1 - w, link.probability(-lead))
-            else:
-                fitted = link.terms(lead, w).value  # exact far into the tails
-        w = w[known]
-        total += float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
-    return total
+    w = checked_preference(pairs, preference)
+    known, fitted = np.isfinite(w), np.full(len(w), np.log(0.5))
+    if ratings is not None:
+        lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
+        known &= np.isfinite(lead)
+        lead, w = np.where(known, lead, 0.0), np.where(known, w, 0.5)
+        link = ratings.link
+        if link.biases:
+            fitted = xlogy(w, link.probability(lead)) + xlogy(1 - w, link.probability(-lead))
+        else:
+            fitted = link.terms(lead, w).value  # exact far into the tails
+    w = w[known]
+    return float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
 
 
 def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:

@@ -6,11 +6,10 @@ document of a query. A judge may have more members:
 
 - `between(candidates, first, second)`: (m,) P(first answers its query better than second answers its own), the first
   shown first; NaN where it failed. Only such judges compare candidates of different queries.
-- `questions`, `cost(candidates, pairs)`, `recount(candidates, pairs)` and `cost_between(candidates, first, second)`: of
-  one that asks a language model, what asks them, about what judging pairs takes (`Usage`), the same of pairs of
-  different queries, and a count of what the kept answers about pairs took.
-- `prepared(candidates, pairs)`: of one whose answers depend on the question alone. It does what would be done together
-  for all pairs, and returns the judge ready to be asked about parts of them, on several machines, or None.
+- `keeps_answers`: True where what it answers is kept by itself, as vectors, scores, or answers of a language model.
+- `questions` and `cost(candidates, first, second)`: of one that asks a language model, what asks them, and about what
+  comparing these candidates in both orders takes (`Usage`), less the questions that an answer is kept of; what those
+  took is counted.
 """
 
 from __future__ import annotations
@@ -18,25 +17,20 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
-from foils.encode.encoder import Kind, cross_encoder_digest, logits
-from foils.encode.models import check_one_output
+from foils.encode.encoder import Kind, cross_encoder_digest
 from foils.encode.vectors import Texts
-from foils.llm import Client, Form, Purse, Questions, Sampling, Template, Usage, digest
+from foils.llm import Client, Form, Purse, Questions, RelevanceQuestions, Sampling, Template, Usage, digest, estimated
 from foils.llm.answers import json_values
-from foils.llm.prompts import TemplateLike
-from foils.llm.questions import AROUND, ATTEMPTS, LISTED, LONGEST, concluded, probability
-from foils.llm.relevance import RelevanceQuestions
+from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, probability
+from foils.mining.scorers import PairEncoder, pair_texts
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
@@ -44,8 +38,7 @@ from foils.runtime.options import Option, Settings
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-FITTED = 1_000  # queries that a temperature is fitted to
-_AT_ONCE = 2**12  # documents whose vectors are compared together
+_AT_ONCE = 2**12  # documents whose vectors are compared, or questions that are counted, together
 
 
 class Judge(Protocol):
@@ -86,12 +79,9 @@ class ScoringJudge(ABC):
         name: what to call it.
         fingerprint: of everything that decides its answers.
 
-    Attributes:
-        fits_labels: whether a rating has to fit the temperature to labels first.
     """
 
     antisymmetric = True
-    fits_labels = False
 
     def __init__(self, temperature: float, name: str, fingerprint: str) -> None:
         if not temperature > 0:
@@ -101,43 +91,6 @@ class ScoringJudge(ABC):
     @abstractmethod
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the score of each candidate, (k,) ascending rows, for its own query; NaN where there is none."""
-
-    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge | None:
-        """Return a judge that is ready to be asked about parts of these pairs, anywhere; None: only here."""
-        return self
-
-    def fitted(self, candidates: Candidates, positives: Rows) -> ScoringJudge:
-        """Return the judge with the temperature by which labelled positives win most likely: least Σ ln(1 + e^(−Δ/T)).
-
-        Δ is a positive's score less that of another candidate of its query. Unlabelled answers among these, whose Δ is
-        small or negative, raise T, as they should: a gap then says how surely a candidate is no answer. At most 1,000
-        queries are scored, spread evenly.
-
-        Args:
-            candidates: of all queries.
-            positives: (p,) candidates that are labelled relevant, one of a query.
-
-        Raises:
-            InputError: there is no such pair, or all scores are equal.
-        """
-        some = positives[np.linspace(0, len(positives) - 1, min(len(positives), FITTED)).astype(int)]
-        queries, offsets = candidates.query_of(some), candidates.offsets
-        rows = np.flatnonzero(np.isin(candidates.query_of(np.arange(offsets[-1])), queries))
-        scores, positive = self.score(candidates, rows), np.searchsorted(rows, some)
-        lead = np.delete(np.repeat(scores[positive], np.diff(offsets)[queries]) - scores, positive)
-        lead = lead[np.isfinite(lead)]
-        if not lead.any():
-            raise InputError(
-                f"no labelled positive differs from another candidate: no temperature of {self.name} fits; give one"
-            )
-        scale = np.log(np.abs(lead).mean())
-        best = minimize_scalar(
-            lambda log: np.logaddexp(0, -lead / np.exp(log)).mean(), bounds=(scale - 7, scale + 7), method="bounded"
-        )
-        fitted = copy(self)
-        fitted.temperature = float(np.exp(best.x))
-        fitted.fingerprint = digest(self.fingerprint, fitted.temperature)
-        return fitted
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of scores, (m,)."""
@@ -159,49 +112,46 @@ class BiEncoderJudge(ScoringJudge):
         store: keeps the vectors; None: they are made for each call.
     """
 
+    keeps_answers = True
+
     def __init__(self, encoder: Encoder, *, temperature: float = 0.05, store: VectorStore | None = None) -> None:
         routes = encoder.route("query"), encoder.route("document")
         super().__init__(temperature, encoder.name, digest("bi-encoder", encoder.fingerprint, *routes, temperature))
         self._encoder, self._store = encoder, store
-        self._scores: Floats | None = None  # (N,) of all candidates, once it is prepared
-
-    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
-        """Score every document of the pairs."""
-        rows, scores = np.unique(np.append(pairs.first, pairs.second)), np.full(len(candidates.doc_ids), np.nan)
-        scores[rows] = self.score(candidates, rows)
-        ready = copy(self)
-        ready._scores, ready._store = scores, None
-        return ready
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the cosines, (k,)."""
-        if self._scores is not None:
-            return np.asarray(self._scores[rows])
         queries, query = np.unique(candidates.query_of(rows), return_inverse=True)
-        asked = self._embed([candidates.queries[row] for row in queries], "query")
-        shown, scores = self._embed(_CandidateTexts(candidates, rows), "document"), np.empty(len(rows))
+        asked = embedded(self._encoder, self._store, [candidates.queries[row] for row in queries], "query")
+        shown = embedded(self._encoder, self._store, _CandidateTexts(candidates, rows), "document")
+        scores = np.empty(len(rows))
         for part in np.array_split(np.arange(len(rows)), -(-len(rows) // _AT_ONCE) or 1):
             scores[part] = np.einsum("nd,nd->n", asked.take(query[part]), shown.take(part), dtype=np.float64)
         return scores
 
-    def _embed(self, texts: Texts, kind: Kind) -> Vectors:
-        if self._store is None:
-            return Vectors.of(self._encoder.encode(texts[0 : len(texts)], kind))
-        return self._store.embed(self._encoder, texts, kind)
+
+def embedded(encoder: Encoder, store: VectorStore | None, texts: Texts, kind: Kind, **task: str) -> Vectors:
+    """Return the vectors of texts, from a store where there is one."""
+    if store is None:
+        return Vectors.of(encoder.encode(texts[0 : len(texts)], kind))
+    return store.embed(encoder, texts, kind, **task)
 
 
 @dataclass(frozen=True)
 class _CandidateTexts:
-    """Texts of candidates, read in slices."""
+    """Texts of candidates, read in slices; with their queries as `PairEncoder` takes them."""
 
     candidates: Candidates
     rows: Rows
+    with_query: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.candidates.texts(self.rows[index])
+    def __getitem__(self, part: slice) -> Sequence[str]:
+        rows = self.rows[part]
+        texts = self.candidates.texts(rows)
+        return pair_texts(self.candidates.queries_of(rows), texts) if self.with_query else texts
 
 
 class CrossEncoderJudge(ScoringJudge):
@@ -210,31 +160,42 @@ class CrossEncoderJudge(ScoringJudge):
     Args:
         model: a loaded sentence-transformers CrossEncoder with one output.
         temperature: as `ScoringJudge`.
-        batch_size: texts at once; changes speed alone. None: as many as their tokens allow.
         name: what to call it.
+        store: keeps the logits, as those of a teacher; None: they are computed for each call.
     """
 
+    keeps_answers = True
+
     def __init__(
-        self, model: CrossEncoder, *, temperature: float = 1.0, batch_size: int | None = None, name: str = ""
+        self,
+        model: CrossEncoder,
+        *,
+        temperature: float = 1.0,
+        name: str = "",
+        store: VectorStore | None = None,
     ) -> None:
-        check_one_output(model, name or "the cross-encoder")
+        self._encoder = PairEncoder(model, name or "cross-encoder")
         fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
         super().__init__(temperature, name or "cross-encoder", fingerprint)
-        self.model, self._batch_size = model, batch_size
+        self.model, self._store = model, store
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
-        """Return the logits, (k,); NaN where one is no finite number."""
-        queries = [candidates.queries[row] for row in candidates.query_of(rows)]
-        texts = list(zip(queries, candidates.texts(rows), strict=True))
-        scores = logits(self.model, texts, batch_size=self._batch_size).astype(np.float64)
-        return np.where(np.isfinite(scores), scores, np.nan)
+        """Return the logits, (k,).
+
+        Raises:
+            FailureError: a logit is NaN or infinite.
+        """
+        texts = _CandidateTexts(candidates, rows, with_query=True)
+        vectors = embedded(self._encoder, self._store, texts, "document", task="scoring pairs", unit="pairs")
+        return vectors.take(slice(None))[:, 0].astype(np.float64)
 
 
+Slots = dict[str, tuple[str, ...]]
 LEAST_SHARE = 0.5  # probability of both letters together, above which another likeliest token is no matter
 VERSION, LISTWISE, BETWEEN = "pairwise-1", "listwise-1", "between-1"
-SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
-LISTWISE_SLOTS = {"needed": ("query", "passages"), "optional": ("domain", "answer")}
-BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
+SLOTS: Slots = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
+LISTWISE_SLOTS: Slots = {"needed": ("query", "passages"), "optional": ("domain", "answer")}
+BETWEEN_SLOTS: Slots = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
 PREFERENCE, THOUGHTS, TOKEN, ORDER, RELEVANCE = "preference", "thoughts", "token", "order", "relevance"
 THOUGHT_TOKENS = 250  # about what reasons take
 _RANK = r"\[?\d+\]?"
@@ -332,34 +293,25 @@ class QuestionSettings(Settings):
     orders: Annotated[int, Option(least=2, needs={"answer": ORDER})] = 4
     domain: str = "general"
 
-    @cached_property
-    def template(self) -> Template:
-        """The prompt.
-
-        Raises:
-            InputError: no such file.
-            FormatError: it is not UTF-8, or its slots are not those expected.
-        """
-        if self.answer == ORDER:
-            return Template.of(self.question, "foils.rating", LISTWISE, **LISTWISE_SLOTS)
-        return Template.of(self.question, "foils.rating", VERSION, **SLOTS)
-
     def asked(self, client: Client, log: str | Path, sampling: Sampling | None, purse: Purse | None) -> Questions:
-        """Return what asks these questions and is paid from the purse.
+        """Return what asks these questions about pairs or lists, and is paid from the purse.
 
         Raises:
-            InputError: an odd number of orders.
+            InputError: an odd number of orders, or no such file of a prompt.
+            FormatError: the prompt is not UTF-8, or its slots are not those expected.
         """
-        described: dict[str, object] = {
-            "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
-            "answer": self.answer, "asks": ATTEMPTS, "longest": LONGEST, "fenced": True,
-        }  # fmt: skip
+        described: dict[str, object] = {"answer": self.answer, "fenced": True}
+        version, slots = VERSION, SLOTS
         if self.answer == ORDER:
             if self.orders % 2:
                 raise InputError(f"orders {self.orders}; expected an even number: each order is shown reversed, too")
+            version, slots = LISTWISE, LISTWISE_SLOTS
             described |= {"orders": self.orders, "listed": LISTED}
-        form = FORMS[self.answer]
-        return Questions(client, log, form, sampling, kind="llm judge", described=described, purse=purse)
+        template = Template.of(self.question, "foils.rating", version, **slots)
+        return Questions(
+            client, log, FORMS[self.answer], template, domain=self.domain, sampling=sampling, kind="llm judge",
+            described=described, purse=purse,
+        )  # fmt: skip
 
 
 class LanguageJudge:
@@ -376,7 +328,7 @@ class LanguageJudge:
         questions: asks them, and counts what that takes.
     """
 
-    antisymmetric = False
+    antisymmetric, keeps_answers = False, True
 
     def __init__(
         self,
@@ -401,20 +353,12 @@ class LLMJudge(LanguageJudge):
     It has a position bias as all such judges have: `ask` shows both orders and averages, and measures it.
     """
 
-    def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> Usage:
-        """Return about what both orders of these pairs take, by the prompts of the first ones."""
-        shown = pairs.at(np.arange(min(sample, len(pairs))))
-        return self.questions.cost(self._prompts(candidates, shown.first, shown.second), 2 * len(pairs))
-
-    def cost_between(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
-        """Return about what those of these comparisons between queries take that no answer is kept of."""
-        both = np.append(first, second), np.append(second, first)
-        return self.questions.cost(self.questions.unanswered(self._prompts(candidates, *both, _between())))
-
-    def recount(self, candidates: Candidates, pairs: Pairs) -> None:
-        """Count what the answers about pairs took that are kept, in both orders."""
-        for each in (pairs, pairs.turned):
-            self.questions.recalled(self._prompts(candidates, each.first, each.second))
+    def cost(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
+        """Return about what both orders of these pairs take, less what answers are kept of."""
+        one, other = np.append(first, second), np.append(second, first)
+        parts = [slice(start, start + _AT_ONCE) for start in range(0, len(one), _AT_ONCE)]
+        costs = (self.questions.cost(self._prompts(candidates, one[part], other[part])) for part in parts)
+        return Usage.total((each.as_record() for each in costs), self.questions.client.price)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.
@@ -422,31 +366,25 @@ class LLMJudge(LanguageJudge):
         Raises:
             As `Questions.ask`.
         """
-        return np.array(self._ask(self._prompts(candidates, pairs.first, pairs.second)), np.float64)
+        return self.between(candidates, pairs.first, pairs.second)
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-        """Return (m,) P(first answers its query better than second answers its own), by the prompt between-1.
+        """Return (m,) P(first answers its query better than second answers its own); the prompt is then between-1.
 
         Raises:
             As `Questions.ask`.
         """
-        return np.array(self._ask(self._prompts(candidates, first, second, _between())), np.float64)
+        return np.array(self._ask(self._prompts(candidates, first, second)), np.float64)
 
-    def _prompts(
-        self, candidates: Candidates, first: Rows, second: Rows, template: Template | None = None
-    ) -> list[str]:
+    def _prompts(self, candidates: Candidates, first: Rows, second: Rows) -> list[str]:
         """The questions about pairs, by a template that names the texts which it shows."""
-        template, domain = template or self._question.template, self._question.domain
-        queries, ones, others = texts_of(candidates, first, second)
-        of_second = [candidates.queries[row] for row in candidates.query_of(second)]
+        of_two = Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS)
+        same = (candidates.query_of(first) == candidates.query_of(second)).tolist()
+        texts = zip(*texts_of(candidates, first, second), candidates.queries_of(second), same, strict=True)
         return [
-            self.questions.prompt(template, domain=domain, query=q, first_query=q, first=a, second_query=r, second=b)
-            for q, a, r, b in zip(queries, ones, of_second, others, strict=True)
+            self.questions.prompt(None if alike else of_two, query=q, first_query=q, first=a, second_query=r, second=b)
+            for q, a, b, r, alike in texts
         ]
-
-
-def _between() -> Template:
-    return Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS)
 
 
 class PointwiseJudge(ScoringJudge):
@@ -458,34 +396,20 @@ class PointwiseJudge(ScoringJudge):
         questions: asks them, and counts what that takes.
     """
 
+    keeps_answers = True
+
     def __init__(self, questions: RelevanceQuestions) -> None:
         super().__init__(1.0, questions.client.model, questions.fingerprint)
         self.questions = questions
 
-    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge | None:
-        """Return None: one machine asks the model."""
-        return None
-
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the logits, (k,); NaN where no answer came."""
-        return self.questions.scores(*self._texts(candidates, rows), announced=True)
+        return self.questions.scores(candidates.queries_of(rows), candidates.texts(rows), announced=True)
 
-    def cost(self, candidates: Candidates, pairs: Pairs) -> Usage:
-        """Return about what the documents of these pairs take that no answer is kept of."""
-        return self.cost_between(candidates, pairs.first, pairs.second)
-
-    def cost_between(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
-        """Return the same of pairs of different queries."""
-        prompts = self.questions.prompts(*self._texts(candidates, np.unique(np.append(first, second))))
-        return self.questions.cost(self.questions.unanswered(prompts))
-
-    def recount(self, candidates: Candidates, pairs: Pairs) -> None:
-        """Count what the kept answers about the documents of these pairs took."""
-        rows = np.unique(np.append(pairs.first, pairs.second))
-        self.questions.recalled(self.questions.prompts(*self._texts(candidates, rows)))
-
-    def _texts(self, candidates: Candidates, rows: Rows) -> tuple[list[str], Sequence[str]]:
-        return [candidates.queries[row] for row in candidates.query_of(rows)], candidates.texts(rows)
+    def cost(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
+        """Return about what the documents of these pairs take, less what answers are kept of."""
+        rows = np.unique(np.append(first, second))
+        return self.questions.cost(self.questions.prompts(candidates.queries_of(rows), candidates.texts(rows)))
 
 
 class ListJudge(LanguageJudge):
@@ -505,15 +429,18 @@ class ListJudge(LanguageJudge):
 
     _last: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
 
-    def cost(self, candidates: Candidates, pairs: Pairs, *, sample: int = 20) -> Usage:
-        """Return about what ordering the candidates of these pairs takes, by the prompts of the first queries."""
-        groups = _by_query(candidates, np.unique(np.append(pairs.first, pairs.second)))
-        count = self._question.orders * sum(_questions(len(group)) for group in groups)
-        return self.questions.cost([self._prompt(candidates, group[:WINDOW]) for group in groups[:sample]], count)
+    def cost(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
+        """Return about what ordering the candidates of these pairs takes, less the orders that are kept.
 
-    def recount(self, candidates: Candidates, pairs: Pairs) -> None:
-        """Count what the kept orders of these pairs' candidates took."""
-        self._orders(candidates, np.unique(np.append(pairs.first, pairs.second)), self.questions.recalled)
+        All windows of a query are taken to be as long as the first one.
+        """
+        rows = np.unique(np.append(first, second))
+        _, came = self._orders(candidates, rows, self.questions.recalled)
+        prompts: list[str] = []
+        for group in _by_query(candidates, rows):
+            missing = int(np.isnan(came[:, np.searchsorted(rows, group)]).any(axis=1).sum())
+            prompts += [self._prompt(candidates, group[:WINDOW])] * (missing * _questions(len(group)))
+        return estimated(prompts, FORMS[ORDER].tokens, self.questions.client.price)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the share of showings, (m,), NaN where no order came that showed the first before the second.
@@ -526,10 +453,7 @@ class ListJudge(LanguageJudge):
         if last is None or last[0] is not candidates or not np.array_equal(last[1], rows):
             last = candidates, rows, self._orders(candidates, rows, self._ask)
             self._last = last  # kept for the same pairs turned
-        showings = _compared(rows, last[2], pairs)
-        counts = (showings.ahead > 0) & np.isfinite(showings.wins)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(np.where(counts, showings.wins, 0.0).sum(axis=0) / counts.sum(axis=0))
+        return _compared(rows, last[2], pairs).share(1)
 
     def showings(self, candidates: Candidates, pairs: Pairs) -> Showings:
         """Return what each kept showing of the pairs' candidates says about them."""
@@ -570,7 +494,7 @@ class ListJudge(LanguageJudge):
         texts = dict(zip(ascending.tolist(), candidates.texts(ascending), strict=True))
         query = candidates.queries[candidates.query_of(window[:1])[0]]
         listed = [texts[row] for row in window.tolist()]
-        return self.questions.prompt(self._question.template, domain=self._question.domain, listed=listed, query=query)
+        return self.questions.prompt(listed=listed, query=query)
 
 
 def _compared(rows: Rows, orders: tuple[Floats, Floats], pairs: Pairs) -> Showings:

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from foils.data.collection import Collection
-from foils.data.sources import NamedSource
 from foils.encode.models import DEFAULT_MODEL, load_cross_encoder
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings, Purse, RelevanceQuestions
-from foils.rating.distilling import FORMS, SCORES, load_pairwise_judge
 from foils.rating.estimators import ESTIMATORS
 from foils.rating.judges import (
     ORDER,
@@ -28,11 +26,10 @@ from foils.rating.judges import (
     LLMJudge,
     PointwiseJudge,
     QuestionSettings,
-    ScoringJudge,
 )
-from foils.rating.session import JudgementRecord, RecordedJudge
+from foils.rating.session import RecordedJudge
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import FOLDER, cache_place
+from foils.runtime.files import FOLDER
 from foils.runtime.options import Needs, Option, Settings, key_values, settings_of, several, spelled
 
 if TYPE_CHECKING:
@@ -44,19 +41,7 @@ else:
 log = logging.getLogger(__name__)
 
 UNBOUNDED: Needs = {"budget": False, "why": "further questions could exceed it"}
-BI_ENCODER, LABELS = "bi-encoder", "labels"
-
-
-def parsed_temperature(text: str) -> float | str:
-    """Read a number, or `labels`.
-
-    Raises:
-        InputError: it is neither.
-    """
-    try:
-        return text if text == LABELS else float(text)
-    except ValueError as error:
-        raise InputError(f"{spelled('temperature', text)}: expected a number above 0, or {LABELS}") from error
+BI_ENCODER = "bi-encoder"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,22 +49,19 @@ class JudgeSettings(Settings):
     """Who says which of two documents answers a query better.
 
     Attributes:
-        judge: bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL] or recorded:PATH; a bare MODEL is a
-            bi-encoder. Its own settings may follow, as in llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be
-            given several times: the mean of their answers. Default: bi-encoder. In Python also an object with the
-            methods of `Judge`, or a list.
+        judge: bi-encoder[:MODEL], cross-encoder:MODEL, llm[:MODEL] or recorded:FILE; a bare MODEL is a bi-encoder. Its
+            own settings may follow, as in llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be given several
+            times: the mean of their answers. Default: bi-encoder. In Python also an object with the methods of
+            `Judge`, or a list.
         between_judge: Judge between queries. Default: that of the ratings.
-        temperature: What divides differences of scores; labels: what makes labelled positives most likely to win.
-            Default: 0.05 for a bi-encoder's cosines, 1 for logits.
-        judgements: Folder that keeps judgements; none is asked for twice. Default: the cache.
+        temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
         accept_judge: Rate even where the answers do not clearly prefer labelled positives, or contradict themselves
             when the order of the documents is reversed.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
     between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE")] = None
-    temperature: Annotated[float | str | None, Option(parse=parsed_temperature, above=0)] = None
-    judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+    temperature: Annotated[float | None, Option(above=0)] = None
     accept_judge: bool = False
 
     def __post_init__(self) -> None:
@@ -92,10 +74,6 @@ class JudgeSettings(Settings):
     def judges(self) -> list[JudgeLike]:
         """The judges, one or several."""
         return several(self.judge)
-
-    def divisor(self, default: float) -> float:
-        """The temperature, or the default where it is not given, or fitted later."""
-        return self.temperature if isinstance(self.temperature, (int, float)) else default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,19 +104,16 @@ class DistilSettings(Settings):
     """Training a small judge on the answers.
 
     Attributes:
-        distil: Train a judge on the answers and write it here, for pairwise:FOLDER.
+        distil: Train a cross-encoder on the answers and write it here, as a judge: cross-encoder:FOLDER.
         distil_from: Transformer to start from: a folder or hub name.
-        distil_form: Whether it reads both documents or scores each. One that scores learns from far fewer answers and
-            costs one pass a document.
         distil_epochs: Number of passes over the answers.
-        distil_length: Maximum tokens of query and documents together.
+        distil_length: Maximum tokens of query and document together.
     """
 
     heading = "Distillation"
 
     distil: Annotated[str | Path | None, Option(metavar="FOLDER", writes=(FOLDER,))] = None
     distil_from: str | Path = DEFAULT_MODEL
-    distil_form: Annotated[str, Option(names=tuple(FORMS))] = SCORES
     distil_epochs: Annotated[int, Option(least=1)] = 1
     distil_length: Annotated[int, Option(least=16)] = 256
 
@@ -212,33 +187,27 @@ class JudgeKind:
 def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
     encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
     encoder, store = encoding.open(collection)
-    return BiEncoderJudge(encoder, temperature=opening.judges.divisor(0.05), store=store)
+    return BiEncoderJudge(encoder, temperature=opening.judges.temperature or 0.05, store=store)
 
 
 def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
     how = {name: getattr(opening.encoding, name) for name in OF_CROSS_ENCODERS}
     loaded = load_cross_encoder(model, **how)
-    return CrossEncoderJudge(loaded, temperature=opening.judges.divisor(1.0), name=Path(model).name)
-
-
-def _pairwise(folder: str, opening: Opening, collection: Collection) -> Judge:
-    return load_pairwise_judge(folder, temperature=opening.judges.divisor(1.0), device=opening.encoding.device)
+    store = opening.encoding.open_store()
+    return CrossEncoderJudge(loaded, temperature=opening.judges.temperature or 1.0, name=Path(model).name, store=store)
 
 
 def _language_model(model: str, opening: Opening, collection: Collection) -> Judge:
     llm = replace(opening.llm, llm_model=model) if model else opening.llm
     if not llm.llm_model:
         raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
-    question, client, folder = opening.question, llm.client(), llm.folder(collection)
+    client, folder = llm.client(), llm.folder(collection)
+    question = opening.question
+    how: dict[str, Any] = {"sampling": llm.sampling(), "purse": opening.purse}
     if question.answer == RELEVANCE:
-        return PointwiseJudge(
-            RelevanceQuestions(
-                client, folder, template=question.question, domain=question.domain, sampling=llm.sampling(),
-                purse=opening.purse,
-            )
-        )  # fmt: skip
+        return PointwiseJudge(RelevanceQuestions(client, folder, question.question, domain=question.domain, **how))
     kind = ListJudge if question.answer == ORDER else LLMJudge
-    return kind(client, folder, question, llm.sampling(), purse=opening.purse)
+    return kind(client, folder, question, **how)
 
 
 def _names(*groups: type) -> frozenset[str]:
@@ -247,10 +216,11 @@ def _names(*groups: type) -> frozenset[str]:
 
 JUDGES: dict[str, JudgeKind] = {
     BI_ENCODER: JudgeKind(_bi_encoder, _names(EncodingSettings) | {"temperature"}),
-    "cross-encoder": JudgeKind(_cross_encoder, frozenset({"temperature", *OF_CROSS_ENCODERS}), "cross-encoder:MODEL"),
-    "pairwise": JudgeKind(_pairwise, frozenset({"temperature", "device"}), "pairwise:FOLDER"),
+    "cross-encoder": JudgeKind(
+        _cross_encoder, frozenset({"temperature", "vectors", *OF_CROSS_ENCODERS}), "cross-encoder:MODEL"
+    ),
     "llm": JudgeKind(_language_model, _names(LLMSettings, QuestionSettings)),
-    "recorded": JudgeKind(lambda path, *_: RecordedJudge(path), form="recorded:PATH"),
+    "recorded": JudgeKind(lambda path, *_: RecordedJudge(path), form="recorded:FILE"),
 }
 
 
@@ -266,44 +236,13 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
     if (form := JUDGES[kind].form) and not where:
         raise InputError(f"{kind} needs its {form.partition(':')[2].lower()}: {form}")
     opening = opening.with_own(_own(judge))
-    opened = JUDGES[kind].make(where, opening, collection)
-    if opening.judges.temperature == LABELS and "temperature" in JUDGES[kind].heeds:
-        if not isinstance(opened, ScoringJudge):
-            raise InputError(f"{spelled('temperature', LABELS)}: {judge} gives no scores; give a number")
-        opened.fits_labels = True
-    return opened
+    return JUDGES[kind].make(where, opening, collection)
 
 
 def heeding(name: str) -> list[dict[str, Any]]:
     """Return what a setting needs to have an effect: a judge who heeds it, of ratings or between queries."""
     kinds = [kind for kind, each in JUDGES.items() if name in each.heeds]
     return [{"judge": kinds}, {"between_judge": kinds}]
-
-
-def records_of(
-    judges: Sequence[Judge], collection: Collection, source: NamedSource, folder: str | Path | None
-) -> list[JudgementRecord | None]:
-    """Return where each judge's judgements on a source are kept; None where they are recorded as it is.
-
-    Args:
-        judges: who judges.
-        collection: that the source was made from.
-        source: the negatives.
-        folder: for the judgements, one inside it for each of several judges; None: the cache.
-    """
-
-    def record(judge: Judge) -> JudgementRecord | None:
-        if isinstance(judge, RecordedJudge):
-            return None
-        key = {"judge": judge.fingerprint, "collection": collection.digest}
-        if "text" in source.negatives.table.column_names:  # its ids name texts of its own
-            key["source"] = source.digest
-        if folder is not None:
-            return JudgementRecord(Path(folder) / judge.fingerprint[:16] if len(judges) > 1 else folder, key)
-        name = "-".join(value[:16] for value in key.values())
-        return JudgementRecord(cache_place("judgements", name), key, in_cache=True)
-
-    return [record(judge) for judge in judges]
 
 
 def _named(judge: JudgeLike) -> JudgeLike:

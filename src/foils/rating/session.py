@@ -1,167 +1,82 @@
-"""Asking a judge, in both orders where order can matter, and keeping every answer on disk.
+"""Asking judges, in both orders where order can matter, and keeping every answer on disk.
 
-Answers are written block by block as immutable Parquet parts, each whole: a kill costs at most one block, and asking
-again asks only what is not yet known. A judgement that failed is not written, so the next run tries it once more.
+A judge keeps its answers by itself, as vectors, scores, or answers of a language model. Those of others are kept here,
+block by block: a kill costs at most one block, and asking again asks only what is not yet known. An answer that failed
+is not kept, so the next run tries it once more.
+
+What speaks for a judge: labelled positives win, and both orders of a pair agree. One that knows nothing is found out by
+a trial of about forty comparisons, before the others are paid for.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.records import whole_json
-from foils.data.tables import read_table, with_types, write_table
-from foils.rating.graph import Keys, candidate_keys, hashed_ids, mixed
+from foils.data.tables import read_table, with_types
+from foils.llm import AnswerStore, digest
 from foils.rating.judges import Judge, ListJudge, PointwiseJudge
-from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, Showings, combined, parts_by_query
+from foils.rating.pairs import (
+    Candidates,
+    Floats,
+    Judgements,
+    Marks,
+    Pairs,
+    Rows,
+    Showings,
+    combined,
+    parts_by_query,
+    texts_of,
+)
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
-from foils.runtime.files import discard, file_digest, write_json
+from foils.runtime.files import file_digest
 from foils.runtime.options import spelled
-from foils.runtime.parallel import map_shards
 
 _IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
 SCHEMA = pa.schema([*((name, pa.string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
-_KEY = "judgements.json"
+LARGE = pa.schema([*((name, pa.large_string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
 BLOCK = 2048  # pairs asked, and written, together
 
 
-class JudgementRecord:
-    """Answers of one judge on disk: a folder of Parquet parts (query_id, first, second, forward, backward).
-
-    Args:
-        folder: made on the first write.
-        key: what the answers depend on: the judge's fingerprint, the collection's digest. It is written beside the
-            parts, and a folder with another key is refused.
-        in_cache: whether the folder is the cache's own: what is damaged in it is removed, and asked for again.
-
-    Raises:
-        FormatError: the folder holds answers made with another key, or a damaged file.
-    """
-
-    def __init__(self, folder: str | Path, key: Mapping[str, str], *, in_cache: bool = False) -> None:
-        self.folder, self.key = Path(folder), dict(key)
-        for part in [self.folder / _KEY, *_parts(self.folder)] if in_cache else ():
-            try:
-                if part.exists():
-                    self._check_key() if part.name == _KEY else read_answers(part)
-            except FormatError as error:
-                discard(part, "judgement file", error)
-        self._check_key()
-
-    def _check_key(self) -> bool:
-        """Tell whether the folder has a key; another one is refused."""
-        written = self.folder / _KEY
-        if not written.is_file():
-            return False
-        if (other := whole_json(written)) != self.key:
-            raise FormatError(
-                f"the folder holds judgements made with {str(other)[:500]}, these are {self.key}; an answer stands for "
-                "one judge and one collection: choose another folder",
-                written,
-            )
-        return True
-
-    def find(self, candidates: Candidates, pairs: Pairs) -> Judgements:
-        """Return what is known of the pairs, in whichever order it was asked; else NaN.
-
-        Raises:
-            FormatError: a part cannot be read, or the folder has got another key meanwhile, from another process.
-        """
-        self._check_key()
-        return find_answers(_parts(self.folder), candidates, pairs)
-
-    def add(self, candidates: Candidates, pairs: Pairs, answers: Judgements) -> None:
-        """Write the answers that did not fail as one part, whole; a pair without both orders is not written.
-
-        Raises:
-            FormatError: the folder has got another key meanwhile, from another process.
-        """
-        known = np.flatnonzero(np.isfinite(answers.preference))
-        if not len(known):
-            return
-        _, once = np.unique(pairs.first[known] * pairs.candidates + pairs.second[known], return_index=True)
-        known = known[np.sort(once)]
-        queries = [candidates.query_ids[query] for query in pairs.query[known].tolist()]
-        ids = (candidates.ids(ends[known]) for ends in (pairs.first, pairs.second))
-        table = pa.table([queries, *ids, answers.forward[known], answers.backward[known]], SCHEMA.names).cast(SCHEMA)
-        if not self._check_key():
-            write_json(self.folder / _KEY, self.key)
-        digest = hashlib.blake2b(repr(table.to_pydict()).encode(), digest_size=16).hexdigest()
-        write_table(self.folder / f"part-{digest}.parquet", table, {})
-
-
 class RecordedJudge:
-    """A judge whose answers lie in a folder of parts or in a Parquet file; NaN for pairs that it does not hold.
+    """A judge whose answers lie in a Parquet file; NaN for pairs that it does not hold.
 
     Args:
-        path: a folder that a `JudgementRecord` wrote, or a Parquet file with query_id, first, second and either
-            forward and backward, or `preference`: P(first ≻ second) whatever the order.
+        path: of the file, with query_id, first, second and either forward and backward, P(first ≻ second) and
+            P(second ≻ first), each shown first, or `preference`: P(first ≻ second) whatever the order.
 
     Raises:
         InputError: there is nothing there.
         FormatError: a column is missing, or a probability is outside [0, 1].
     """
 
-    antisymmetric = False
+    antisymmetric, keeps_answers = False, True
 
     def __init__(self, path: str | Path) -> None:
-        path = Path(path)
-        self._parts = _parts(path) if path.is_dir() else [path]
-        if not self._parts:
-            raise InputError(f"{path} holds no judgements (part-*.parquet); give the folder of one judge, or a file")
-        self.name = path.name
-        for part in self._parts:
-            read_answers(part)
-        digests = "".join(map(file_digest, self._parts))
-        self.fingerprint = hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
-
-    def find(self, candidates: Candidates, pairs: Pairs) -> Judgements:
-        """Return what is recorded about the pairs, in both orders."""
-        return find_answers(self._parts, candidates, pairs)
+        self.name, self.fingerprint = Path(path).name, file_digest(Path(path))
+        self._answers = read_answers(Path(path)).cast(LARGE)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return the recorded P(first ≻ second), (m,)."""
-        return self.find(candidates, pairs).forward
+        """Return the recorded P(first ≻ second), (m,), of a pair that was recorded in whichever order."""
+        rows = pair_ids(candidates, pairs).append_column("at", pa.array(np.arange(len(pairs))))
+        turned = ["query_id", "second", "first"]
+        straight, other = (
+            rows.join(self._answers.select([*_IDS, name]), _IDS, right_keys=keys).sort_by("at")[name].to_numpy()
+            for keys, name in ((_IDS, "forward"), (turned, "backward"))
+        )
+        return np.asarray(np.where(np.isnan(straight), other, straight))
 
 
-def find_answers(paths: Sequence[Path], candidates: Candidates, pairs: Pairs) -> Judgements:
-    """Return the answers in these files about pairs, in whichever order they were asked; NaN for pairs without one.
-
-    An answer about (first, second) goes before one about (second, first), an earlier file before a later one. Ids are
-    compared by their hashes, so that time grows with answers and pairs together, and memory with the largest file.
-
-    Raises:
-        FormatError: a file cannot be read.
-    """
-    known_codes, values = [np.zeros(0, np.uint64)], [np.zeros((2, 0))]
-    for path in paths:
-        table = read_answers(path)
-        query, *ends = (table[name].dictionary_encode().combine_chunks() for name in _IDS)
-        of_query, answers = hashed_ids(query, "0 "), np.stack([table[name].to_numpy() for name in _ANSWERS])
-        some = np.isfinite(answers).any(axis=0)
-        known_codes.append(_coded(*(mixed(of_query ^ mixed(hashed_ids(each))) for each in ends))[some])
-        values.append(answers[:, some])
-    codes, at = np.unique(np.concatenate(known_codes), return_index=True)
-    if not len(codes):
-        return Judgements(*np.full((2, len(pairs)), np.nan))
-    one, other = (candidate_keys(candidates, 0)[ends] for ends in (pairs.first, pairs.second))
-    wanted, place = np.unique(np.append(_coded(one, other), _coded(other, one)), return_inverse=True)
-    near = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
-    answers = np.where(codes[near] == wanted, np.hstack(values)[:, at[near]], np.nan)
-    straight, turned = answers[:, place.reshape(2, -1)].transpose(1, 0, 2)
-    return Judgements(*np.where(np.isnan(straight).all(axis=0), turned[::-1], straight))
-
-
-def _coded(first: Keys, second: Keys) -> Keys:
-    """Return a number for each pair in this order."""
-    return mixed(first + mixed(second))
+def pair_ids(candidates: Candidates, pairs: Pairs) -> pa.Table:
+    """Return query_id, first and second of pairs."""
+    queries = pa.array([candidates.query_ids[query] for query in pairs.query.tolist()], pa.large_string())
+    return pa.table([queries, candidates.ids(pairs.first), candidates.ids(pairs.second)], _IDS)
 
 
 def read_answers(path: Path) -> pa.Table:
@@ -196,17 +111,8 @@ def read_answers(path: Path) -> pa.Table:
     return table
 
 
-def _parts(folder: Path) -> list[Path]:
-    return sorted(folder.glob("part-*.parquet")) if folder.is_dir() else []
-
-
 def ask(
-    judge: Judge,
-    candidates: Candidates,
-    pairs: Pairs,
-    *,
-    record: JudgementRecord | None = None,
-    block: int | None = None,
+    judge: Judge, candidates: Candidates, pairs: Pairs, *, store: AnswerStore | None = None, block: int | None = None
 ) -> Judgements:
     """Return the judge's answers about all pairs, in both orders.
 
@@ -216,45 +122,47 @@ def ask(
         judge: whom to ask.
         candidates: queries and documents.
         pairs: what to ask about.
-        record: where answers are kept; what it knows is not asked again.
-        block: pairs asked, and written, together (whole queries, so somewhat more): what a kill can cost; None: 2048.
+        store: where answers are kept, by the judge's fingerprint, ids and texts; None, or a judge that keeps its own:
+            not here.
+        block: pairs asked, and kept, together (whole queries, so somewhat more): what a kill can cost; None: 2048.
 
     Raises:
         FailureError: an answer outside [0, 1], or not one for each pair.
     """
     candidates.check(pairs)
-    if isinstance(judge, RecordedJudge):
-        return judge.find(candidates, pairs)
-    none = np.full(len(pairs), np.nan)
-    known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
-    unknown = np.isnan(known.preference)
-    if hasattr(judge, "recount") and not unknown.all():
-        judge.recount(candidates, pairs.where(~unknown))
-    open_rows = np.flatnonzero(unknown)
-    prepared = getattr(judge, "prepared", lambda *_: None)
-    ready: Judge | None = prepared(candidates, pairs.where(unknown)) if len(open_rows) else None
-    asker = ready or judge
-    over = Pairs(candidates.offsets, pairs.first, pairs.second)  # these very offsets: no part of them is compared again
-
-    def answered(rows: Rows) -> tuple[Rows, Judgements]:
-        part = over.at(rows)
-        straight = _answers(asker, candidates, part)
-        if asker.antisymmetric:
-            return rows, Judgements(straight, 1 - straight)
-        return rows, Judgements(straight, _answers(asker, candidates, part.turned))
-
-    parts = parts_by_query(open_rows, pairs.query, block or BLOCK)
+    if getattr(judge, "keeps_answers", False):
+        store = None
+        if not hasattr(judge, "questions"):
+            block = len(pairs) + 1  # it cuts its work by itself
+    forward, backward = np.full((2, len(pairs)), np.nan)
     with progress.task(f"asking {judge.name}", len(pairs), "pairs") as advance:
-        advance(len(pairs) - len(open_rows))
-        for rows, judgements in map_shards(answered, parts, model=True) if ready else map(answered, parts):
-            known.forward[rows], known.backward[rows] = judgements.forward, judgements.backward
-            if record is not None:
-                record.add(candidates, over.at(rows), judgements)
+        for rows in parts_by_query(np.arange(len(pairs)), pairs.query, block or BLOCK):
+            part = Pairs.unchecked(candidates.offsets, pairs.first[rows], pairs.second[rows])
+            forward[rows] = _answers(judge, candidates, part, store)
+            if judge.antisymmetric:
+                backward[rows] = 1 - forward[rows]
+            else:
+                backward[rows] = _answers(judge, candidates, part.turned, store)
             advance(len(rows))
-    return known
+    return Judgements(forward, backward)
 
 
-def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
+def _answers(judge: Judge, candidates: Candidates, pairs: Pairs, store: AnswerStore | None) -> Floats:
+    """The answers about pairs, of which the store has some, and all afterwards."""
+    if store is not None:
+        ids = pair_ids(candidates, pairs).to_pydict().values()
+        keys = [
+            digest(judge.fingerprint, *each)
+            for each in zip(*ids, *texts_of(candidates, pairs.first, pairs.second), strict=True)
+        ]
+        kept = store.get(keys)
+        answers = np.array([kept[key]["answer"] if key in kept else np.nan for key in keys])
+        unknown = np.isnan(answers)
+        if unknown.any():
+            answers[unknown] = _answers(judge, candidates, pairs.where(unknown), None)
+            added = np.flatnonzero(unknown & np.isfinite(answers)).tolist()
+            store.add({keys[at]: {"answer": float(answers[at])} for at in added})
+        return answers
     answers = np.asarray(judge.judge(candidates, pairs), np.float64)
     if answers.shape != (len(pairs),) or ((answers < 0) | (answers > 1) | np.isinf(answers)).any():
         raise FailureError(
@@ -271,17 +179,15 @@ class JudgeSession:
     Args:
         judges: whom to ask, at least one; several are asked one after the other, and their answers `combined`.
         candidates: queries and documents.
-        records: where the answers of each judge are kept, or None.
+        store: where answers are kept of judges who do not keep them.
 
     Attributes:
         pairs: asked about so far, query by query, each once in whichever order.
         parts: of each judge, its answers about them.
     """
 
-    def __init__(
-        self, judges: Sequence[Judge], candidates: Candidates, records: Sequence[JudgementRecord | None]
-    ) -> None:
-        self.judges, self.candidates, self._records = judges, candidates, records
+    def __init__(self, judges: Sequence[Judge], candidates: Candidates, store: AnswerStore) -> None:
+        self.judges, self.candidates, self._store = judges, candidates, store
         nothing, none = np.zeros(0, np.int64), np.zeros(0)
         self.pairs = Pairs(candidates.offsets, nothing, nothing)
         self.parts = [Judgements(none, none) for _ in judges]
@@ -289,8 +195,7 @@ class JudgeSession:
     def ask(self, pairs: Pairs) -> None:
         """Ask about those of the pairs that were not asked about before, each judge in turn."""
         new = pairs.where(~np.isin(pairs.codes, self.pairs.codes))
-        asked = zip(self.judges, self._records, strict=True)
-        answers = [ask(judge, self.candidates, new, record=record) for judge, record in asked]
+        answers = [ask(judge, self.candidates, new, store=self._store) for judge in self.judges]
         self.pairs, order = self.pairs.joined(new)
         self.parts = [
             Judgements(*(np.concatenate(both)[order] for both in zip(astuple(old), astuple(part), strict=True)))
@@ -303,16 +208,6 @@ class JudgeSession:
         at = order[np.searchsorted(self.pairs.codes, pairs.codes, sorter=order)]
         known = self.judgements.preference[at]
         return np.where(self.pairs.first[at] == pairs.first, known, 1 - known)
-
-    def unknown(self, judge: Judge, pairs: Pairs) -> Pairs:
-        """Return the pairs that a judge, one of those asked, has not answered before; count what the others cost."""
-        record = self._records[self.judges.index(judge)]
-        if record is None:
-            return pairs
-        unknown = np.isnan(record.find(self.candidates, pairs).preference)
-        if hasattr(judge, "recount") and not unknown.all():
-            judge.recount(self.candidates, pairs.where(~unknown))
-        return pairs.where(unknown)
 
     def showings(self) -> Showings | None:
         """Return what each showing says about `pairs`, of one judge who orders lists; None of others."""
@@ -341,3 +236,91 @@ class JudgeSession:
                 f"is asked pair by pair ({spelled('max_cost')} bounds what orders of documents cost)"
             )
         return budget // each
+
+
+TRIAL = 40  # comparisons, each of another query where there are so many
+LEAST = 20  # queries, or pairs, below which nothing is claimed
+FLAT = 0.01  # around one half, where an answer says nothing
+CLEARLY = 2.326  # standard errors: one in a hundred judges that know nothing passes
+CLEARLY_IN_TRIAL = 1.282  # one in ten passes the trial, so that it stops few that know a little
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for a judge.
+
+    Attributes:
+        positives_win: share of the comparisons with a labelled positive that it wins, the mean over queries; NaN: none.
+        orders_agree: correlation of the answers of both orders (`Judgements.order_correlation`).
+        queries: number of queries with such a comparison.
+        doubt: why the judge is not clearly better than chance; empty where it is, or too few answers tell.
+    """
+
+    positives_win: float
+    orders_agree: float
+    queries: int
+    doubt: str
+
+    @property
+    def better_than_chance(self) -> bool | None:
+        """Whether labelled positives clearly win; None where fewer than 20 queries compare one."""
+        if self.doubt:
+            return False
+        return True if self.queries >= LEAST else None
+
+    @property
+    def verdict(self) -> str:
+        """`better_than_chance` in words."""
+        if self.better_than_chance is None:
+            return f"not tested: {self.queries} queries compare a labelled positive, {LEAST} are needed"
+        return f"no: {self.doubt}" if self.doubt else "yes"
+
+
+def evidence_of(pairs: Pairs, judgements: Judgements, relevant: Rows, *, clearly: float = CLEARLY) -> Evidence:
+    """Return how often labelled positives win, how far both orders agree, and whether either is clearly above chance.
+
+    A mean over at least 20 queries has to be above ½ by `clearly` standard errors, a correlation over at least 20 pairs
+    above 0 likewise (r√m). Twenty answers and more that are all within .01 of ½ say nothing of any document.
+
+    Args:
+        pairs: that were asked about.
+        judgements: about them.
+        relevant: (k,) candidates that are labelled positives.
+        clearly: in standard errors, above 0; 2.326 is a level of .01.
+    """
+    known = np.isfinite(judgements.preference)
+    pairs, w = pairs.where(known), judgements.preference[known]
+    first, second = (np.isin(ends, relevant) for ends in (pairs.first, pairs.second))
+    compared = first != second
+    wins = (np.sign(np.where(first, w - 0.5, 0.5 - w)) + 1)[compared] / 2
+    counts = np.bincount(pairs.query[compared], minlength=pairs.queries)
+    sums = np.bincount(pairs.query[compared], wins, pairs.queries)
+    shares = sums[counts > 0] / counts[counts > 0]
+    share = float(shares.mean()) if len(shares) else float("nan")
+    agree, doubt = judgements.order_correlation, ""
+    if len(w) >= LEAST and np.abs(w - 0.5).max() < FLAT:
+        doubt = f"all {len(w):,} answers are within {FLAT} of one half"
+    elif len(shares) >= LEAST and share - clearly * shares.std(ddof=1) / len(shares) ** 0.5 <= 0.5:
+        doubt = f"labelled positives win {share:.0%} of their comparisons over {len(shares):,} queries"
+    elif len(w) >= LEAST and agree * len(w) ** 0.5 <= clearly:
+        doubt = f"both orders of {len(w):,} pairs agree with a correlation of {agree:.2f}"
+    return Evidence(share, agree, len(shares), doubt)
+
+
+def trial_of(pairs: Pairs, relevant: Rows, *, whole_queries: bool) -> Marks:
+    """Return (m,) which pairs are asked about first: 40, at first one of each query that compares a labelled positive.
+
+    Args:
+        pairs: that are to be asked about.
+        relevant: (k,) candidates that are labelled positives.
+        whole_queries: take all pairs of such queries, since the judge orders a query's documents at once.
+    """
+    compared = np.flatnonzero(np.isin(pairs.first, relevant) != np.isin(pairs.second, relevant))
+    of_each = compared[np.unique(pairs.query[compared], return_index=True)[1]]
+    others = np.unique(pairs.query, return_index=True)[1]
+    if whole_queries:
+        return np.isin(pairs.query, pairs.query[of_each if len(of_each) else others][:LEAST])
+    parts = [*of_each[:TRIAL], *compared[:TRIAL], *others[:TRIAL], *range(min(TRIAL, len(pairs)))]
+    chosen = np.zeros(len(pairs), bool)
+    chosen[[*dict.fromkeys(parts)][:TRIAL]] = True
+    return chosen

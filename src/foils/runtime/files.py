@@ -51,7 +51,6 @@ CACHED = {  # kind of what the cache keeps, and its folder -> names of the entri
     "mined": r"[0-9a-f]{32}",
     "bm25": r"[0-9a-f]{32}",
     "faiss": r"[0-9a-f]{32}",
-    "judgements": r"[^/]+-[0-9a-f]{16}",
     "llm": r"[0-9a-f]{16}",
 }
 

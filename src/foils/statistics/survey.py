@@ -19,8 +19,6 @@ Rows = npt.NDArray[np.int64]
 CLOSE = 1e-7  # of the gradient, where the search for the weights ends
 SUREST = 30.0  # logits of a probability, at most
 TAIL = 0.025  # outside an interval, on each side
-EQUALLY = 0.2
-"""The part of an importance that does not heed the belief: no weight exceeds five times that of an equal draw."""
 
 
 @dataclass(frozen=True)
@@ -30,12 +28,10 @@ class Drawn:
     Attributes:
         rows: (k,) which, in the order of the draw: its beginning is what a smaller draw would have been.
         probability: (k,) of each being drawn, in (0, 1].
-        threshold: T, the smallest number over size among the units that were not drawn; ∞ where all were.
     """
 
     rows: Rows
     probability: Floats
-    threshold: float = np.inf
 
 
 def permanent_numbers(keys: Iterable[str], *, seed: int = 0) -> Floats:
@@ -76,39 +72,22 @@ def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
     ranked = np.argsort(order, kind="stable")
     rows = possible[ranked[:n]]
     threshold = float(order[ranked[n]]) if len(ranked) > n else np.inf
-    return Drawn(rows, np.minimum(1.0, sizes[rows] * threshold), threshold)
+    return Drawn(rows, np.minimum(1.0, sizes[rows] * threshold))
 
 
-def importance(members: Sequence[Rows], pairs: int, *, belief: npt.ArrayLike | None = None) -> Floats:
-    """Return (N,) how much each pair is worth looking at: Σ over the sources that hold it of √(π(1 − π))/|J_s|.
+def importance(members: Sequence[Rows], pairs: int) -> Floats:
+    """Return (N,) how much each pair is worth looking at: Σ over the sources that hold it of 1/|J_s|; its sum is 1.
 
-    That is how much the share of false negatives of each source depends on it, times the standard
-    deviation of what is believed of it; a fifth of it heeds the first factor alone, for where the
-    belief is wrong. Its sum is 1.
+    That is how much the share of false negatives of each source depends on it.
 
     Args:
         members: of each source the rows of the pairs that it holds, J_s.
         pairs: N, how many there are.
-        belief: (N,) π, today's probability that each pair is relevant, in [0, 1]; None: equal for all.
-
-    Raises:
-        InputError: beliefs that are no probabilities, or not one a pair.
-
-    Source: ours; Neyman 1934 for the standard deviation, Hesterberg 1995 for the fifth.
     """
-    plain = np.zeros(pairs)
+    worth = np.zeros(pairs)
     for rows in members:
-        plain[rows] += 1 / max(len(rows), 1)
-    plain /= plain.sum()
-    if belief is None:
-        return plain
-    pi = np.asarray(belief, np.float64)
-    if pi.shape != (pairs,) or not ((pi >= 0) & (pi <= 1)).all():
-        raise InputError(f"beliefs {pi.shape}; expected a probability for each of {pairs} pairs")
-    uncertain = plain * np.sqrt(pi * (1 - pi))
-    if not uncertain.sum():
-        return plain
-    return np.asarray((1 - EQUALLY) * uncertain / uncertain.sum() + EQUALLY * plain)
+        worth[rows] += 1 / max(len(rows), 1)
+    return np.asarray(worth / worth.sum())
 
 
 @dataclass(frozen=True)
