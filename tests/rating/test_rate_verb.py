@@ -75,16 +75,6 @@ def test_options_reach_the_rating(folder):
     assert all(np.abs(one - other).max() > 1 for at, one in enumerate(found) for other in found[:at])
 
 
-@pytest.mark.parametrize("in_a_circle", [True, False])
-def test_answers_that_no_rating_fits_are_warned_of(folder, caplog, in_a_circle):
-    """Each candidate beats the three after it, round in a circle, or not round: then it is an order."""
-    record(folder / "answers.parquet", lambda i, j: float(in_a_circle and i - j > 4) if abs(i - j) != 4 else 0.5)
-    assert rate(folder, "--degree", "8", "--json", str(folder / "rated.json")) == 0
-    found = json.loads((folder / "rated.json").read_text())
-    assert (found["deviance_explained"] < 0.05) == in_a_circle
-    assert ("the ratings explain" in caplog.text) == in_a_circle
-
-
 def by_number(number, asked):
     content = asked["messages"][0]["content"]
     first, second = (int(one) for one in re.findall(r"Passage [AB]:\n<\S+>\nw(\d)", content))
