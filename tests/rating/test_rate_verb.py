@@ -165,10 +165,10 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
 
 
 def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeypatch, capsys):
-    from foils.encode import cross_encoders
+    from foils.encode.models import load_cross_encoder as load
 
     place = tiny_cross_encoder(tmp_path, [*LEVELS.values(), "query"])
-    asked, load = {}, cross_encoders.load_cross_encoder
+    asked = {}
     monkeypatch.setattr(
         "foils.rating.opening.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
     )
