@@ -15,7 +15,6 @@ import foils
 from foils.batching.vectors import encoder_of
 from foils.encode import tokens
 from foils.training import data as data_module
-from foils.training import reranker
 from foils.training.data import TokenCollator, training_set
 from foils.training.fit import train_model
 from foils.training.settings import TrainSettings
@@ -84,7 +83,7 @@ def test_a_pair_of_a_reranker_is_tokenised_once(tmp_path, asked, monkeypatch):
     for own in (False, True):
         if own:
             assert len(asked) == len(set(asked)) > 20
-            monkeypatch.setattr(reranker, "kept_tokens", lambda *_, **__: None)
+            monkeypatch.setattr(data_module, "kept_tokens", lambda *_, **__: None)
         model = cross_encoder(tmp_path / f"bert{own}")
         train_model(model, data, tmp_path / f"out{own}", settings=how)
         weights.append(torch.cat([each.flatten() for each in model.parameters()]))
