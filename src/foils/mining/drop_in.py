@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,7 +188,10 @@ def mine_hard_negatives(
         retriever = _retriever(collection, model, store, batch_size, prompts, pool)
         if cross_encoder is not None:
             pool = around.enter_context(_processes(cross_encoder, use_multi_process))
-            predicting: Any = _Predicting(cross_encoder, pool) if pool else cross_encoder
+            predicting: Any = cross_encoder
+            if pool:
+                predicting = copy.copy(predicting)  # the caller's stays as it is
+                predicting.predict = partial(predicting.predict, **pool)
             scorer = CrossEncoderScorer(predicting, store, batch_size=batch_size, as_predicted=True)
             retriever = CrossEncoderRetriever(judged, scorer, retriever, depth=depth)
         of_positives = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
@@ -302,19 +307,6 @@ def _processes(model: Any, wanted: Sequence[str] | bool) -> Iterator[dict[str, A
         yield {"pool": pool}
     finally:
         model.stop_multi_process_pool(pool)
-
-
-class _Predicting:
-    """A cross-encoder whose `predict` takes further arguments."""
-
-    def __init__(self, model: Any, more: Mapping[str, Any]) -> None:
-        self._model, self._more = model, more
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def predict(self, pairs: Sequence[Any], **options: Any) -> Any:
-        return self._model.predict(pairs, **options, **self._more)
 
 
 def _retriever(

@@ -87,11 +87,12 @@ class SearchSettings(Settings):
     ] = None
     measure: Annotated[str, Option(needs={"tune": True})] = "nDCG@10"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, top: int) -> dict[str, Any]:
         """Return for JSON what is searched, how deep, and how settings were chosen."""
         return {
             "second_pass": self.second_pass,
             "tune": {"split": self.tune, "measure": self.measure} if self.tune else None,
+            "top": top,
             "feedback_depth": self.feedback_depth,
         }
 
@@ -181,7 +182,7 @@ def search(
         method = dimensions or ("rocchio" if searching.tune else "none" if answers is None else "rdime")
         texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
         searched = _search_vectors(loaded, model, importance.of(method), searching, texts, embedding, depth)
-        facts |= {**searching.to_json(), "top": top, "dimensions": method}
+        facts |= {**searching.to_json(top), "dimensions": method}
         facts["answers"] = None if texts is None else digest("answers", sorted(texts.items()))
     if fusion is not None:
         facts["fused_with_bm25"] = vars(fusion)
