@@ -35,7 +35,7 @@ from foils.runtime.errors import FormatError, InputError
 from foils.statistics import Comparison
 from foils.statistics.measures import Measured
 from refusals import refused
-from train_models import bert_model, made_up, static_model
+from train_models import bert_model, made_up, masked_language_model, static_model
 from tune_world import write_pairs
 
 GIVEN = {"collection": 'a "b"\\c\n\x7fé', "model": "m", "seed": 0, "columns": {"query": "a b"}, "minutes": 0.5}
@@ -394,6 +394,16 @@ def test_adapters_need_a_transformer(world):
     assert plan["given"]["lora"] == 2
     with pytest.raises(InputError, match="lora: the model has no transformer"):
         foils.tune(str(world / "pairs.csv"), model=str(world / "static"), **given)
+
+
+def test_a_reranker_is_planned_as_foils_train_trains_one(world):
+    """Sixty lists in batches of 16, 40 epochs; an untrained head begins at three times the usual rate."""
+    masked_language_model(world / "mlm")
+    given = {"device": "cpu", "explain": True, "reranker": True, "minutes": 1e-5}
+    plan = foils.tune(str(world / "pairs.csv"), model=str(world / "mlm"), **given)
+    assert (plan["recipe"]["steps"], plan["recipe"]["batch_size"]) == (160, 16)
+    assert plan["recipe"]["learning_rate"] == pytest.approx(3e-4)
+    assert "minutes, more than is left, and is finished all the same" in plan["recipe"]["reason"]
 
 
 def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world):
