@@ -369,9 +369,14 @@ class ExactIndex:
         Raises:
             InputError: queries of another dimension, values that are not finite, or k < 1.
         """
-        asked, device = checked_queries(queries, k, self.documents.dimension), gpu(self.device)
-        with progress.task("searching", total=len(asked), unit="queries") as advance:
-            rows, scores = top_inner_products(asked, self.documents, min(k, len(self)), device=device, advance=advance)
+        dimension, device = self.documents.dimension, gpu(self.device)
+        if queries.ndim != 2 or queries.shape[1] != dimension or k < 1 or not np.isfinite(queries).all():
+            problem = f"expected finite queries (n, {dimension}) and k of at least 1"
+            raise InputError(f"{problem}; found {queries.shape}, k={k}")
+        with progress.task("searching", total=len(queries), unit="queries") as advance:
+            rows, scores = top_inner_products(
+                queries, self.documents, min(k, len(self)), device=device, advance=advance
+            )
         return rows, scores.astype(np.float32)
 
 
@@ -393,14 +398,3 @@ def search_lists(
     if kept.all():
         return list(positions), list(scores)
     return [p[of] for p, of in zip(positions, kept, strict=True)], [s[of] for s, of in zip(scores, kept, strict=True)]
-
-
-def checked_queries(queries: npt.NDArray[np.floating], k: int, dimension: int) -> Products:
-    """Return queries (n, d) as a contiguous float32 array.
-
-    Raises:
-        InputError: another shape or dimension, values that are not finite, or k < 1.
-    """
-    if queries.ndim != 2 or queries.shape[1] != dimension or k < 1 or not np.isfinite(queries).all():
-        raise InputError(f"expected finite queries (n, {dimension}) and k of at least 1; found {queries.shape}, k={k}")
-    return np.ascontiguousarray(queries, np.float32)
