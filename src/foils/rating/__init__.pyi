@@ -11,10 +11,8 @@ from .estimators import order_biased as order_biased
 from .estimators import thurstone as thurstone
 from .fitting import Fit as Fit
 from .fitting import Spread as Spread
-from .fitting import answers_between as answers_between
 from .fitting import fit_offsets as fit_offsets
 from .fitting import fit_ratings as fit_ratings
-from .fitting import pairs_between as pairs_between
 from .fitting import refined as refined
 from .fitting import spread_of as spread_of
 from .judges import BiEncoderJudge as BiEncoderJudge
@@ -34,6 +32,8 @@ from .pairs import algebraic_connectivity as algebraic_connectivity
 from .pairs import all_pairs as all_pairs
 from .pairs import candidate_keys as candidate_keys
 from .pairs import combined as combined
+from .pairs import pairs_between as pairs_between
 from .pairs import regular_pairs as regular_pairs
 from .session import RecordedJudge as RecordedJudge
+from .session import answers_between as answers_between
 from .session import ask as ask

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,8 +22,8 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Purse, Questions, Usage, announce
 from foils.rating.distilling import Distilled, distil, save_judge
 from foils.rating.estimators import LINKS, deviance_explained
-from foils.rating.fitting import Fit, Offsets, answers_between, fit_offsets, fit_ratings, pairs_between
-from foils.rating.judges import Judge, ListJudge, QuestionSettings, ScoringJudge, fingerprint_of, questions_of
+from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
+from foils.rating.judges import Judge, QuestionSettings, fingerprint_of, questions_of
 from foils.rating.opening import (
     DistilSettings,
     JudgeSettings,
@@ -44,20 +43,12 @@ from foils.rating.pairs import (
     algebraic_connectivity,
     candidate_keys,
     first_pairs,
+    pairs_between,
     query_keys,
     regular_pairs,
 )
-from foils.rating.session import (
-    CLEARLY,
-    CLEARLY_IN_TRIAL,
-    Evidence,
-    JudgeSession,
-    RecordedJudge,
-    evidence_of,
-    pair_ids,
-    trial_of,
-)
-from foils.runtime.errors import FailureError, InputError
+from foils.rating.session import Evidence, JudgeSession, answers_between, ask_tried, pair_ids
+from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Needs, Option, door, spelled
 from foils.runtime.parallel import ScaleSettings
@@ -357,7 +348,7 @@ def rate(
     if rating.between is not None:
         compared = _between(rows.candidates, rating.between, seed, np.ones(pairs.candidates, bool))
     _announce(asking, pairs, between_judges, compared)
-    evidence = _ask(asking, pairs, rows.relevant, accepted=judging.accept_judge)
+    evidence = ask_tried(asking, pairs, rows.relevant, accepted=judging.accept_judge)
     fit, best, direct = _fit(asking, rows, rating)
     offsets = None
     if rating.between is not None:
@@ -457,49 +448,6 @@ def _announce(asking: JudgeSession, pairs: Pairs, between: Sequence[Judge], comp
             for judge, ends in asked
             if hasattr(judge, "questions")
         ]
-    )
-
-
-def _ask(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) -> Evidence:
-    """Ask about the pairs; judges whose answers cost something are tried first, so that not all is paid for.
-
-    Args:
-        asking: the judges.
-        pairs: to ask about.
-        relevant: (k,) candidates that are labelled positives.
-        accepted: whether judges may be no better than chance.
-
-    Raises:
-        FailureError: the judges are not clearly better than chance, and are not accepted all the same; or language
-            models were asked and each question failed, since no table is to look rated.
-    """
-    name = "+".join(each.name for each in asking.judges)
-    free = (ScoringJudge, RecordedJudge)
-    if not accepted and any(hasattr(each, "questions") or not isinstance(each, free) for each in asking.judges):
-        whole = any(isinstance(each, ListJudge) for each in asking.judges)
-        asking.ask(pairs.where(trial_of(pairs, relevant, whole_queries=whole)))
-        trial = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY_IN_TRIAL)
-        if trial.doubt:
-            raise _refusal(name, trial, f" after {len(asking.pairs)} of {len(pairs)} comparisons; these are kept")
-    asking.ask(pairs)
-    failures = sum((each.asked.failures for each in questions_of(asking.judges)), Counter[str]())
-    if failures and np.isnan(asking.judgements.preference).all():
-        raise FailureError(f"no question was answered ({', '.join(failures)}); the next run asks them again")
-    evidence = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY)
-    if evidence.doubt:
-        refusal = _refusal(name, evidence)
-        if not accepted:
-            raise refusal
-        log.warning("%s", refusal)
-    elif evidence.better_than_chance is None:
-        log.info("whether the judge %s is better than chance was %s", name, evidence.verdict)
-    return evidence
-
-
-def _refusal(name: str, evidence: Evidence, when: str = "") -> FailureError:
-    return FailureError(
-        f"the judge {name} is not clearly better than chance: {evidence.doubt}{when}; take another judge or question; "
-        f"{spelled('accept_judge')} rates all the same"
     )
 
 

@@ -25,9 +25,8 @@ and b is the maximum a posteriori of all queries together, e being known and b ~
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,16 +48,11 @@ from foils.rating.pairs import (
     Candidates,
     Floats,
     Judgements,
-    Keys,
     Pairs,
     Rows,
     Showings,
     block_of,
-    combined,
-    mixed,
 )
-from foils.runtime.errors import InputError
-from foils.runtime.options import spelled
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 USUAL, WIDTH = 1.0, 1.0  # centre of the belief about s in probits, and its standard deviation on the log scale
@@ -455,56 +449,6 @@ class Offsets:
     missing: int
     unreached: int
     spread: float
-
-
-def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArray[np.bool_], degree: int) -> Rows:
-    """Return (m, 2) candidates of different queries to compare: degree/2 random Hamiltonian cycles over the queries.
-
-    Cycle c goes through the queries in the order of hash(key, c). Each query meets the next one with the rated
-    candidate of least hash(key, c), and the one before with that of another hash. So another query or candidate
-    changes little of what is asked. Two queries may meet twice, then with other candidates.
-
-    Args:
-        offsets: (Q + 1,) of candidates, as in `Pairs`.
-        keys: (N,) of candidates.
-        query_keys: (Q,) of queries.
-        rated: (N,) whether a candidate has a rating; queries without any take no part.
-        degree: comparisons of each query, even.
-
-    Raises:
-        InputError: an odd degree, or one below 2.
-    """
-    if degree < 2 or degree % 2:
-        raise InputError(f"{spelled('between', degree)}: expected an even number, at least 2")
-    rows = np.flatnonzero(rated)
-    queries = np.searchsorted(offsets, rows, side="right") - 1
-    rated_queries, begins = np.unique(queries, return_index=True)
-    if len(rated_queries) < 2:
-        return np.zeros((0, 2), np.int64)
-
-    def drawn(salt: int) -> Rows:
-        """The candidate of each query with the least hash."""
-        salted = mixed(keys[rows] ^ mixed(np.array([salt], np.uint64)))
-        return rows[np.lexsort((salted, queries))[begins]]
-
-    edges = []
-    for cycle in range(degree // 2):
-        order = np.argsort(mixed(query_keys[rated_queries] ^ mixed(np.array([cycle], np.uint64))), kind="stable")
-        edges.append(np.stack([drawn(2 * cycle)[order], np.roll(drawn(2 * cycle + 1)[order], -1)], axis=1))
-    return np.concatenate(edges)
-
-
-def answers_between(judges: Sequence[Any], candidates: Candidates, first: Rows, second: Rows) -> Floats:
-    """Return (m,) P(first ≻ second), both orders averaged where order can matter, then the judges.
-
-    A judge that failed in one order is left out of that pair; NaN where all are. Each has a method `between`.
-    """
-    answers = []
-    for judge in judges:
-        forward = judge.between(candidates, first, second)
-        backward = 1 - forward if judge.antisymmetric else judge.between(candidates, second, first)
-        answers.append(Judgements(forward, backward))
-    return combined(answers).preference
 
 
 def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings: Ratings) -> Offsets:

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from foils.data.tables import take
 from foils.runtime import memory
 from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -530,6 +531,43 @@ def first_pairs(pairs: Pairs, most: int) -> Pairs:
     place = np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
     order = np.argsort((place + 1) / pairs.sizes[pairs.query], kind="stable")
     return pairs.at(np.sort(order[:most]))
+
+
+def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArray[np.bool_], degree: int) -> Rows:
+    """Return (m, 2) candidates of different queries to compare: degree/2 random Hamiltonian cycles over the queries.
+
+    Cycle c goes through the queries in the order of hash(key, c). Each query meets the next one with the rated
+    candidate of least hash(key, c), and the one before with that of another hash. So another query or candidate
+    changes little of what is asked. Two queries may meet twice, then with other candidates.
+
+    Args:
+        offsets: (Q + 1,) of candidates, as in `Pairs`.
+        keys: (N,) of candidates.
+        query_keys: (Q,) of queries.
+        rated: (N,) whether a candidate has a rating; queries without any take no part.
+        degree: comparisons of each query, even.
+
+    Raises:
+        InputError: an odd degree, or one below 2.
+    """
+    if degree < 2 or degree % 2:
+        raise InputError(f"{spelled('between', degree)}: expected an even number, at least 2")
+    rows = np.flatnonzero(rated)
+    queries = np.searchsorted(offsets, rows, side="right") - 1
+    rated_queries, begins = np.unique(queries, return_index=True)
+    if len(rated_queries) < 2:
+        return np.zeros((0, 2), np.int64)
+
+    def drawn(salt: int) -> Rows:
+        """The candidate of each query with the least hash."""
+        salted = mixed(keys[rows] ^ mixed(np.array([salt], np.uint64)))
+        return rows[np.lexsort((salted, queries))[begins]]
+
+    edges = []
+    for cycle in range(degree // 2):
+        order = np.argsort(mixed(query_keys[rated_queries] ^ mixed(np.array([cycle], np.uint64))), kind="stable")
+        edges.append(np.stack([drawn(2 * cycle)[order], np.roll(drawn(2 * cycle + 1)[order], -1)], axis=1))
+    return np.concatenate(edges)
 
 
 def algebraic_connectivity(pairs: Pairs) -> Floats:

@@ -10,9 +10,12 @@ a trial of about forty comparisons, before the others are paid for.
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +23,7 @@ import pyarrow.compute as pc
 
 from foils.data.tables import read_table, with_types
 from foils.llm import AnswerStore, digest
-from foils.rating.judges import Judge, ListJudge, PointwiseJudge
+from foils.rating.judges import Judge, ListJudge, PointwiseJudge, ScoringJudge, questions_of
 from foils.rating.pairs import (
     Candidates,
     Floats,
@@ -37,6 +40,8 @@ from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.files import file_digest
 from foils.runtime.options import spelled
+
+log = logging.getLogger(__name__)
 
 _IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
 SCHEMA = pa.schema([*((name, pa.string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
@@ -171,6 +176,19 @@ def _answers(judge: Judge, candidates: Candidates, pairs: Pairs, store: AnswerSt
             "where it failed"
         )
     return answers
+
+
+def answers_between(judges: Sequence[Any], candidates: Candidates, first: Rows, second: Rows) -> Floats:
+    """Return (m,) P(first ≻ second), both orders averaged where order can matter, then the judges.
+
+    A judge that failed in one order is left out of that pair; NaN where all are. Each has a method `between`.
+    """
+    answers = []
+    for judge in judges:
+        forward = judge.between(candidates, first, second)
+        backward = 1 - forward if judge.antisymmetric else judge.between(candidates, second, first)
+        answers.append(Judgements(forward, backward))
+    return combined(answers).preference
 
 
 class JudgeSession:
@@ -324,3 +342,46 @@ def trial_of(pairs: Pairs, relevant: Rows, *, whole_queries: bool) -> Marks:
     chosen = np.zeros(len(pairs), bool)
     chosen[[*dict.fromkeys(parts)][:TRIAL]] = True
     return chosen
+
+
+def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) -> Evidence:
+    """Ask about the pairs; judges whose answers cost something are tried first, so that not all is paid for.
+
+    Args:
+        asking: the judges.
+        pairs: to ask about.
+        relevant: (k,) candidates that are labelled positives.
+        accepted: whether judges may be no better than chance.
+
+    Raises:
+        FailureError: the judges are not clearly better than chance, and are not accepted all the same; or language
+            models were asked and each question failed, since no table is to look rated.
+    """
+    name = "+".join(each.name for each in asking.judges)
+    free = (ScoringJudge, RecordedJudge)
+    if not accepted and any(hasattr(each, "questions") or not isinstance(each, free) for each in asking.judges):
+        whole = any(isinstance(each, ListJudge) for each in asking.judges)
+        asking.ask(pairs.where(trial_of(pairs, relevant, whole_queries=whole)))
+        trial = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY_IN_TRIAL)
+        if trial.doubt:
+            raise _refusal(name, trial, f" after {len(asking.pairs)} of {len(pairs)} comparisons; these are kept")
+    asking.ask(pairs)
+    failures = sum((each.asked.failures for each in questions_of(asking.judges)), Counter[str]())
+    if failures and np.isnan(asking.judgements.preference).all():
+        raise FailureError(f"no question was answered ({', '.join(failures)}); the next run asks them again")
+    evidence = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY)
+    if evidence.doubt:
+        refusal = _refusal(name, evidence)
+        if not accepted:
+            raise refusal
+        log.warning("%s", refusal)
+    elif evidence.better_than_chance is None:
+        log.info("whether the judge %s is better than chance was %s", name, evidence.verdict)
+    return evidence
+
+
+def _refusal(name: str, evidence: Evidence, when: str = "") -> FailureError:
+    return FailureError(
+        f"the judge {name} is not clearly better than chance: {evidence.doubt}{when}; take another judge or question; "
+        f"{spelled('accept_judge')} rates all the same"
+    )
