@@ -36,12 +36,15 @@ LABELS, TEACHER, ELO = TARGETS = ("labels", "teacher", "elo")  # what a reranker
 DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
 
 
-def parsed_data_sets(texts: Sequence[str]) -> list[str | tuple[str, str]]:
-    """Return what `--also` names: COLLECTION or COLLECTION,SOURCE each; what is there as a file is a collection."""
-    read: list[str | tuple[str, str]] = []
-    for text in texts:
-        collection, comma, source = text.partition(",")
-        read.append((collection, source) if comma and not Path(text).exists() else text)
+def parsed_data_sets(named: Sequence[Any]) -> list[Any]:
+    """Return what `--also` names: COLLECTION or COLLECTION,SOURCE each; a file of the name is a collection.
+
+    What is no text, as a collection in Python, stays as it is.
+    """
+    read: list[Any] = []
+    for each in named:
+        collection, comma, source = each.partition(",") if isinstance(each, str) else (each, "", "")
+        read.append((collection, source) if comma and not Path(each).exists() else each)
     return read
 
 
