@@ -139,14 +139,14 @@ def demo(output: str | pathlib.Path = ..., *, encoder: str = ..., model: str = .
     seed: int = ...) -> foils.experiments.doors.Demo: ...
 def merge(base: str, tuned: str, *, output: str | pathlib.Path, alpha: float = ..., reranker: bool = ...,
     device: str | None = ...) -> foils.experiments.doors.Merged: ...
-def report(studies: foils.experiments.doors.StudiesLike, *, measure: str | None = ...,
-    seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
+def report(studies: foils.experiments.doors.StudiesLike, *, measure: str | None = ..., seed: int = ...,
+    all_predictors: bool = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def study(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
     models: str | collections.abc.Sequence[str], output: str | pathlib.Path,
-    test_on: foils.experiments.doors.TestsLike | None = ..., seeds: int = ..., queries: int | None = ...,
-    per_query: int | None = ..., reranker: bool = ..., first_stage: str | None = ..., score_with: str | None = ...,
-    measures: str | collections.abc.Sequence[str] | None = ..., split: str = ..., test_split: str = ...,
-    training: collections.abc.Mapping[str, typing.Any] = ..., device: str | None = ...,
+    test_on: foils.experiments.doors.TestsLike | None = ..., all_predictors: bool = ..., seeds: int = ...,
+    queries: int | None = ..., per_query: int | None = ..., reranker: bool = ..., first_stage: str | None = ...,
+    score_with: str | None = ..., measures: str | collections.abc.Sequence[str] | None = ..., split: str = ...,
+    test_split: str = ..., training: collections.abc.Mapping[str, typing.Any] = ..., device: str | None = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def tune(collection: foils.data.read.CollectionLike | None = ..., *, model: str | None = ...,

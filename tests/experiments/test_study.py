@@ -491,6 +491,9 @@ def test_nothing_can_be_told(world, why):
     assert why in found.headline
     assert "best foreseen" not in found.headline
     assert found.headline in study_page(found).replace("&#39;", "'")
+    everything = replace(found, all_predictors=True)
+    assert ("Which predictor orders" in str(found), "Which predictor orders" in str(everything)) == (False, True)
+    assert ("what it is" in study_page(found), "what it is" in study_page(everything)) == (False, True)
     assert found.to_json()["headline"] == found.headline
 
 

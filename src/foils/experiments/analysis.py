@@ -26,6 +26,7 @@ from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
 from foils.pages import Section, intervals_figure, label, render_page
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
+from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, counted, number, signed, with_ends
 from foils.statistics.significance import kendall_tau, kendall_taus
 
@@ -229,6 +230,12 @@ class StudyAnalysis(Result):
     leaderboard: tuple[Standing, ...]
     reliability: dict[str, Reliability]
     chance: float
+    all_predictors: bool = False
+
+    @property
+    def shows_predictors(self) -> bool:
+        """Whether the table of predictors is shown: where they can be told apart, or where it was asked for."""
+        return bool(self.leaderboard) and (self.all_predictors or not self.doubts())
 
     @property
     def ceiling(self) -> float:
@@ -246,7 +253,8 @@ class StudyAnalysis(Result):
             return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
         doubts = self.doubts()
         if doubts:
-            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more."
+            table = "" if self.all_predictors else f" {spelled('all_predictors')} shows the table all the same."
+            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more.{table}"
         best = self.leaderboard[0]
         return (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
@@ -299,7 +307,7 @@ class StudyAnalysis(Result):
         remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
         tables = [self.outcome_table(cell) for cell in self.cells]
         tables += [self.reliability_table()] if self.reliability else []
-        tables += [self.predictor_table()] if self.leaderboard else []
+        tables += [self.predictor_table()] if self.shows_predictors else []
         return [*tables[:-1], replace(tables[-1], caption=remarks)]
 
     def outcome_table(self, cell: Cell) -> Table:
@@ -487,7 +495,7 @@ def study_page(analysis: StudyAnalysis) -> str:
     """Return the report of a study as HTML."""
     seeds, cells = [cell.results(cell.sources, analysis.measure).shape[1] for cell in analysis.cells], analysis.cells
     sections = [Section("Warnings", (), analysis.warnings)] if analysis.warnings else []
-    if analysis.leaderboard:
+    if analysis.shows_predictors:
         points = {each.predictor: (each.kendall, each.low, each.high) for each in analysis.leaderboard[::-1]}
         axis = "mean Kendall's τ with the measured result"
         figure = intervals_figure({axis: points}, axis, "Mean over the cells, with its interval.", range=[-1.05, 1.05])
@@ -503,7 +511,7 @@ def study_page(analysis: StudyAnalysis) -> str:
         table = replace(analysis.outcome_table(cell), title="", caption="Best first.")
         settings = "; ".join(f"{name} {value}" for name, value in cell.training.items())
         prose = (analysis.lead_sentence(cell.name), settings)
-        sections.append(Section(cell.name, [figure, table], prose, folded=bool(analysis.leaderboard)))
+        sections.append(Section(cell.name, [figure, table], prose, folded=analysis.shows_predictors))
     return render_page(
         "Did the score predict the training?",
         subtitle=f"{counted(len(cells), 'cells')} · {analysis.measure} on the test queries · "

@@ -272,6 +272,7 @@ def study(
     models: Annotated[list[str], Option(flag="--model", metavar="MODEL", repeated=True)],
     output: Annotated[Path, Option(short="-o", metavar="FOLDER", writes=(FOLDER,))],
     test_on: Annotated[TestsLike | None, Option(metavar="COLLECTION", repeated=True)] = None,
+    all_predictors: Annotated[bool, Option(flag="--all")] = False,
     settings: StudySettings,
     device: str | None = None,
     reading: CollectionSettings,
@@ -288,6 +289,7 @@ def study(
         output: Folder of the study; a call adds to it.
         test_on: Collection to measure on; may be given several times, and then the means are
             averaged. In Python also Collection objects. Default: the one that is trained on.
+        all_predictors: Show the table of all predictors even where the study cannot tell them apart.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
     Example:
@@ -307,7 +309,7 @@ def study(
             log.info(remark)
     tables = {source.name: source.negatives for source in as_sources(sources, loaded)}
     run_cells(open_study(folder, loaded, tables, names, settings, tests=tests, device=device))
-    analysis: StudyAnalysis = report(folder)
+    analysis: StudyAnalysis = report(folder, all_predictors=all_predictors)
     write_json(folder / "results.json", analysis.to_json())
     analysis.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)
@@ -320,6 +322,7 @@ def report(
     *,
     measure: str | None = None,
     seed: Annotated[int, Option(least=0)] = 0,
+    all_predictors: Annotated[bool, Option(flag="--all")] = False,
 ) -> StudyAnalysis:
     """Compare predictors with what was measured, in one study or in several together.
 
@@ -329,6 +332,7 @@ def report(
         studies: Folder of a study; several may be given.
         measure: Compare predictors with this measure. Default: the first of the study.
         seed: Seed of the bootstraps; the same seed gives the same bytes.
+        all_predictors: Show the table of all predictors even where the study cannot tell them apart.
 
     Example:
         foils report study/ other-study/ --measure RR@10 -o report.html
@@ -337,7 +341,7 @@ def report(
         InputError: no study in a folder, or nothing finished in any.
     """
     cells = [cell for each in several(cast("Any", studies)) for cell in read_cells(Path(each))]
-    return analyse(cells, measure=measure, seed=seed)
+    return replace(analyse(cells, measure=measure, seed=seed), all_predictors=all_predictors)
 
 
 @dataclass(frozen=True)
