@@ -1,12 +1,8 @@
-"""Language models behind OpenAI-compatible servers: asking many records patiently, and keeping what is finished."""
+"""Language models behind OpenAI-compatible servers: asking many records patiently, and keeping what is finished.
 
-from foils.llm.answers import AnswerStore
-from foils.llm.asking import NoAnswerError, Request, Session, announce, ask_all, ask_missing, digest, estimated
-from foils.llm.client import Client, LLMSettings, Purse, Sampling, Usage
-from foils.llm.questions import Form, Questions, RelevanceQuestions, Template, fenced
+The names stand in `__init__.pyi`, and are loaded when they are first used.
+"""
 
-__all__ = [
-    "AnswerStore", "Client", "Form", "LLMSettings", "NoAnswerError", "Purse",
-    "Questions", "RelevanceQuestions", "Request", "Sampling", "Session", "Template", "Usage", "announce", "ask_all",
-    "ask_missing", "digest", "estimated", "fenced",
-]  # fmt: skip
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
