@@ -386,14 +386,14 @@ def search_lists(
     """Return each query's list of at most k positions, best first, and their scores.
 
     Args:
-        index: what retrieves.
+        index: what retrieves; places after the end of a list, which are −1, are left out.
         queries: (n, d).
         k: at least 1.
         without: (n,) a position that is left out of the query's list, to which the next moves up; −1: none.
     """
     own = np.full(len(queries), -1, np.int64) if without is None else without
     positions, scores = index.search(queries, k + int((own >= 0).any()))
-    kept = positions != own[:, None]
+    kept = (positions >= 0) & (positions != own[:, None])
     kept &= np.cumsum(kept, axis=1) <= k
     if kept.all():
         return list(positions), list(scores)
