@@ -133,7 +133,7 @@ def test_every_weight_lies_between(alpha):
 
 
 def test_what_cannot_be_merged(tmp_path):
-    refused(r"alpha 1\.5; expected a number from 0 to 1", merged, static_model(), static_model(), 1.5)
+    refused(r"alpha 1\.5; expected at least 0 and at most 1", merged, static_model(), static_model(), 1.5)
     refused("1 weights are not of the same names and shapes", merged, static_model(), static_model(dimension=8), 0.5)
 
 
