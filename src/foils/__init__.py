@@ -1,7 +1,8 @@
 """Hard negatives for retrievers and rerankers: mine, score, rate, select, batch, train, measure.
 
-Each function is what the verb of its name does in the program. A name is loaded when it is first used, so that
-importing foils loads nothing heavy; `__init__.pyi` has the types, and is made of these names by docs/generate.py.
+Each function is what the verb of its name does in the program. A name is loaded when it is first
+used, so that importing foils loads nothing heavy; `__init__.pyi` has the types, and is made of
+these names by docs/generate.py.
 """
 
 import lazy_loader

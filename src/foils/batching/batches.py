@@ -1,8 +1,9 @@
 """What every method works with: an epoch cut into batches, nearest rows, and known positives, which are kept apart.
 
-In a batch every row's document is a negative of every other row's query. If it is in truth a positive of that
-query, the loss pushes the right answer away. Rows i and j conflict if d_j is known to be relevant to q_i, or d_i to
-q_j. Since a row's own pair is known, two rows with one query, or with one document, always conflict.
+In a batch every row's document is a negative of every other row's query. If it is in truth a
+positive of that query, the loss pushes the right answer away. Rows i and j conflict if d_j is known
+to be relevant to q_i, or d_i to q_j. Since a row's own pair is known, two rows with one query, or
+with one document, always conflict.
 
 Of several data sets (HOBIT A.8) batches are built inside each, and a batch joins pieces of several.
 """
@@ -125,8 +126,8 @@ def nearest(
         documents: (N, d), or a memory map.
         among: row numbers of the documents to search, ascending.
         k: how many to return; if `among` has fewer, that many.
-        block: documents per matrix product; changes speed, and results only by rounding. None: as many as the memory
-            budget allows, 4096 at most.
+        block: documents per matrix product; changes speed, and results only by rounding. None: as
+            many as the memory budget allows, 4096 at most.
 
     Returns:
         rows (m, min(k, len(among))) and inner products, best first; ties go to the lower row.
@@ -224,8 +225,8 @@ class Conflicts:
     def classes(self) -> int | None:
         """How many classes of rows there are, where most rows of a class conflict; None where there are none.
 
-        A class is a component of the graph of queries and the documents that they are known to be answered by. A batch
-        that has a row of each cannot grow without conflicts.
+        A class is a component of the graph of queries and the documents that they are known to be
+        answered by. A batch that has a row of each cannot grow without conflicts.
         """
         queries, documents = self.relevant_start.size - 1, self.asking_start.size - 1
         asking = np.repeat(np.arange(queries), np.diff(self.relevant_start))
@@ -349,9 +350,10 @@ def separate_conflicts(
 ) -> Batches:
     """Cut an order of the rows into batches without conflicts, staying close to the order.
 
-    A row that conflicts with its batch waits for the next one. At the end of the line only such rows may be left: they
-    are swapped with rows of other batches where that helps (`swap_conflicts`). Where a batch has more rows than there
-    are classes of rows that conflict with each other, the classes are dealt in turn.
+    A row that conflicts with its batch waits for the next one. At the end of the line only such
+    rows may be left: they are swapped with rows of other batches where that helps
+    (`swap_conflicts`). Where a batch has more rows than there are classes of rows that conflict
+    with each other, the classes are dealt in turn.
 
     Args:
         line: (N,) a permutation of the rows.
@@ -372,8 +374,9 @@ def separate_conflicts(
 def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Generator) -> Batches:
     """Swap each row in conflict with a random row of another batch, where neither then conflicts.
 
-    200 partners are tried for each, in up to 5 rounds, as long as a round makes progress. Where none fits, as for a
-    query that has more rows than there are batches, the rest is for the loss to mask (`Conflicts.matrix`).
+    200 partners are tried for each, in up to 5 rounds, as long as a round makes progress. Where
+    none fits, as for a query that has more rows than there are batches, the rest is for the loss to
+    mask (`Conflicts.matrix`).
     """
     check_rows(batches.rows, conflicts)
     from foils.batching import kernels

@@ -1,14 +1,16 @@
 """HOBIT: batches whose rows are hard negatives for a few seeds, by greedy (HOBIT Algorithm 2), and mutual batches.
 
-The objective and its greedy maximisation stand first as plain NumPy: the specification of the fast code. For a seed set
-S, a batch B = S ∪ X and weights w (s × b, one row per seed, one column per member of B): hardness (eq. 6), batch
-hardness H (eq. 7), its smooth form H̃ (eq. 10), the marginal gain Δ (eq. 16).
+The objective and its greedy maximisation stand first as plain NumPy: the specification of the fast
+code. For a seed set S, a batch B = S ∪ X and weights w (s × b, one row per seed, one column per
+member of B): hardness (eq. 6), batch hardness H (eq. 7), its smooth form H̃ (eq. 10), the marginal
+gain Δ (eq. 16).
 
-A mutual batch has all its rows as seeds. HOBIT counts what a batch offers to a few seeds (eq. 10). Counted for every
-row of the batch, Σ_{i∈B} max_j w_ij and its smooth form are not submodular, for a row that joins brings a term of its
-own, and greedy has no guarantee. So the batch grows in rounds, each of which is HOBIT's problem: the rows that are in
-it are the seeds S, and up to |S| further rows are chosen for them. The increase of H̃ over S in a round is at least
-1 − 1/e of the largest that as many candidates reach (HOBIT Theorem 5.11). Mutual batches are not in the papers.
+A mutual batch has all its rows as seeds. HOBIT counts what a batch offers to a few seeds (eq. 10).
+Counted for every row of the batch, Σ_{i∈B} max_j w_ij and its smooth form are not submodular, for a
+row that joins brings a term of its own, and greedy has no guarantee. So the batch grows in rounds,
+each of which is HOBIT's problem: the rows that are in it are the seeds S, and up to |S| further
+rows are chosen for them. The increase of H̃ over S in a round is at least 1 − 1/e of the largest
+that as many candidates reach (HOBIT Theorem 5.11). Mutual batches are not in the papers.
 """
 
 from __future__ import annotations
@@ -109,15 +111,16 @@ def greedy(
 ) -> NDArray[np.int64]:
     """Choose up to `size` candidates, each time the one of highest gain (HOBIT Algorithm 2, lines 8–11).
 
-    H̃ is monotone and submodular (Theorem 5.11), so the result reaches 1 − 1/e of the best achievable increase.
-    Ties go to the candidate of lowest position.
+    H̃ is monotone and submodular (Theorem 5.11), so the result reaches 1 − 1/e of the best
+    achievable increase. Ties go to the candidate of lowest position.
 
     Args:
         weights: (s, s) of the seeds among themselves.
         candidates: (s, n).
         size: how many to choose.
         tau: τ_h > 0.
-        admits: whether the candidate at a position may join what was chosen so far; asked about the best one left.
+        admits: whether the candidate at a position may join what was chosen so far; asked about the
+            best one left.
 
     Returns:
         (min(size, n),) or fewer positions among the candidates in the order chosen.
@@ -165,9 +168,9 @@ def kmeans_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tu
 def facility_location_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
     """Draw first the seeds that best represent random pools of rows (HOBIT A.11, facility location).
 
-    The rows are split at random into pools of 256. Within a pool, rows are ranked by greedy maximisation of the
-    coverage Σ_i max_{j ∈ chosen} max(0, q_i·q_j). The order takes the first `seeds` of every pool, then the next ones.
-    Pools instead of the whole keep the cost linear in N.
+    The rows are split at random into pools of 256. Within a pool, rows are ranked by greedy
+    maximisation of the coverage Σ_i max_{j ∈ chosen} max(0, q_i·q_j). The order takes the first
+    `seeds` of every pool, then the next ones. Pools instead of the whole keep the cost linear in N.
     """
     n = queries.shape[0]
     shuffle = rng.permutation(n)
@@ -225,14 +228,16 @@ def hobit_batches(
 ) -> Batches:
     """Return the batches of one epoch by HOBIT (Algorithm 2).
 
-    Until every row is used: draw `seeds` unused rows S; collect C, the union over S of the `candidates` unused rows
-    of highest q_i·d_j; add the row of C with the highest gain of H̃ (eq. 16) until the batch is full. If C runs dry
-    (conflicts), the search widens to 4 and 16 times as many neighbours, then takes unused rows at random, then rows
-    in conflict, which a last pass tries to swap away.
+    Until every row is used: draw `seeds` unused rows S; collect C, the union over S of the
+    `candidates` unused rows of highest q_i·d_j; add the row of C with the highest gain of H̃ (eq.
+    16) until the batch is full. If C runs dry (conflicts), the search widens to 4 and 16 times as
+    many neighbours, then takes unused rows at random, then rows in conflict, which a last pass
+    tries to swap away.
 
-    Where `batch_size` does not divide N, the batch that is shorter comes last in the epoch, but `rng` draws when it is
-    built, so that other rows fill it in each epoch. If it were built last, it would hold the rows that are left over in
-    every epoch, and a training that drops short batches would never see them.
+    Where `batch_size` does not divide N, the batch that is shorter comes last in the epoch, but
+    `rng` draws when it is built, so that other rows fill it in each epoch. If it were built last,
+    it would hold the rows that are left over in every epoch, and a training that drops short
+    batches would never see them.
 
     Args:
         queries: (N, d) unit vectors q_i, row i the i-th training pair.
@@ -240,14 +245,16 @@ def hobit_batches(
         batch_size: b (128 in the paper).
         rng: draws the seeds, and everything else that is random. Same state, same batches.
         conflicts: rows that may not meet; None lets everybody meet, as in the paper.
-        alpha: α ≥ 0 of w_ij = q_i·d_j − α d_i·d_j (eq. 6); more of it keeps near-duplicates of positives away.
+        alpha: α ≥ 0 of w_ij = q_i·d_j − α d_i·d_j (eq. 6); more of it keeps near-duplicates of
+            positives away.
         tau: τ_h > 0 of H̃ (eq. 10); towards 0 only each seed's hardest row counts, above it their mean.
         seeds: s, at most `batch_size`; fewer leave more of the batch to be chosen.
         candidates: k_cand; at least (b − s) / s fills a batch. The paper does not give it.
         seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11).
 
     Raises:
-        InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of other rows.
+        InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of
+            other rows.
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
@@ -293,7 +300,8 @@ class Filler:
 
         Args:
             line: the rows, in the order in which they become seeds.
-            groups: of each row; the seeds of a batch are of different ones, as far as that goes. Empty: no groups.
+            groups: of each row; the seeds of a batch are of different ones, as far as that goes.
+                Empty: no groups.
         """
         n, size, prepared_until = line.size, self.batch_size, 0
         self.line, self.groups, order = line, groups, np.empty(n, np.int64)
@@ -387,11 +395,12 @@ def mutual_batches(
 ) -> Batches:
     """Return the batches of one epoch, each grown from one row by doubling, with all its rows as seeds.
 
-    Until every row is used: draw an unused row; collect its `candidates` nearest unused rows; while the batch is not
-    full, take its rows as the seeds S and add |S| candidates, or as many as still fit, each time the one of highest
-    gain Σ_{i∈S} τ_h log(1 + exp(w_iv/τ_h) / Σ_j exp(w_ij/τ_h)) (HOBIT eq. 16). Weights are symmetric,
-    w_ij = (q_i·d_j + q_j·d_i)/2 − α d_i·d_j: a row that joins is a hard negative for the batch, and the batch for it.
-    Nearness is w at α = 0. Where candidates run dry, and in the short last batch, it goes on as HOBIT does.
+    Until every row is used: draw an unused row; collect its `candidates` nearest unused rows; while
+    the batch is not full, take its rows as the seeds S and add |S| candidates, or as many as still
+    fit, each time the one of highest gain Σ_{i∈S} τ_h log(1 + exp(w_iv/τ_h) / Σ_j exp(w_ij/τ_h))
+    (HOBIT eq. 16). Weights are symmetric, w_ij = (q_i·d_j + q_j·d_i)/2 − α d_i·d_j: a row that
+    joins is a hard negative for the batch, and the batch for it. Nearness is w at α = 0. Where
+    candidates run dry, and in the short last batch, it goes on as HOBIT does.
 
     Args:
         queries: (N, d) unit vectors q_i, row i the i-th training pair.
@@ -400,13 +409,14 @@ def mutual_batches(
         rng: draws the first rows, and everything else that is random. Same state, same batches.
         conflicts: rows that may not meet; None lets everybody meet.
         alpha: α ≥ 0; more of it keeps near-duplicates of positives away.
-        tau: τ_h > 0; towards 0 only each row's hardest negative counts (facility location), above it their mean. At
-            α = 0 and the temperature of the training, H̃ over all rows is τ_h times the InfoNCE loss, a constant of
-            each row aside.
+        tau: τ_h > 0; towards 0 only each row's hardest negative counts (facility location), above
+            it their mean. At α = 0 and the temperature of the training, H̃ over all rows is τ_h
+            times the InfoNCE loss, a constant of each row aside.
         candidates: nearest rows of the first row that are considered; at least b fills a batch.
 
     Raises:
-        InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of other rows.
+        InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of
+            other rows.
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)

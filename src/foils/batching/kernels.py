@@ -1,9 +1,10 @@
 """Compiled inner loops of batch construction (numba; the extra `batch`). Import this module where it is used.
 
-Each is an ordinary Python function, so that it reads as its own specification and can be run without compiling:
-`kernel.py_func`. Those that admit rows take a `state` (`Conflicts.state`): which rows are used, the known positives,
-and a stamp per document and per query: equal to the number of the batch under construction, `stamp`, it says that the
-document (or the query) would conflict with a row already in it.
+Each is an ordinary Python function, so that it reads as its own specification and can be run
+without compiling: `kernel.py_func`. Those that admit rows take a `state` (`Conflicts.state`): which
+rows are used, the known positives, and a stamp per document and per query: equal to the number of
+the batch under construction, `stamp`, it says that the document (or the query) would conflict with
+a row already in it.
 """
 
 from __future__ import annotations
@@ -99,8 +100,8 @@ def take(line: Any, groups: Any, group_stamp: Any, stamp: int, state: Any, batch
 def deal(line: Any, batch_size: int, state: Any, order: Any) -> None:
     """Cut `line` into batches, leaving a row that conflicts for the next batch; write the result to `order`.
 
-    Where a batch cannot be filled without a conflict, it is filled in rounds, each without a conflict in itself: so
-    the classes of rows that conflict with each other are dealt in turn.
+    Where a batch cannot be filled without a conflict, it is filled in rounds, each without a
+    conflict in itself: so the classes of rows that conflict with each other are dealt in turn.
     """
     nothing, none = np.empty(0, np.int64), np.empty(0, np.int32)
     head, placed, stamp = 0, 0, 0
@@ -135,8 +136,9 @@ def fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool:
 def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int:
     """Swap rows that conflict in their batch with random rows of other batches; return how many stay in conflict.
 
-    A swap is made only where both rows then conflict with nobody, so the number of conflicts never grows. It stops
-    where none of the first 64 rows in conflict finds a partner: then hardly any will.
+    A swap is made only where both rows then conflict with nobody, so the number of conflicts never
+    grows. It stops where none of the first 64 rows in conflict finds a partner: then hardly any
+    will.
     """
     left = 0
     swaps = 0
@@ -166,9 +168,10 @@ def walk(
 ) -> None:
     """Fill `order` batch by batch with the rows that random walks with restart visit first.
 
-    A walk begins at the first unused row of `start`; each step goes back there with probability `restart`, else to a
-    uniform neighbour. An unused row that conflicts with nobody joins the batch. After `patience` steps without a new
-    row the walk moves to the next unused row; when none is left without a conflict, the rest is taken as it comes.
+    A walk begins at the first unused row of `start`; each step goes back there with probability
+    `restart`, else to a uniform neighbour. An unused row that conflicts with nobody joins the
+    batch. After `patience` steps without a new row the walk moves to the next unused row; when none
+    is left without a conflict, the rest is taken as it comes.
     """
     used = state[0]
     placed, stamp, pointer, n = 0, 0, 0, order.size
@@ -210,11 +213,12 @@ FINITE = 700.0  # exp of less is a finite double
 def greedy(weights: Any, totals: Any, rows: Any, stamp: int, state: Any, batch: Any, size: int) -> int:
     """Add the candidates of highest gain to `batch` until it is full; return its size (Algorithm 2, lines 8–11).
 
-    `hobit.greedy` is the specification; rows that conflict are left out. `weights` (s, n) are w / τ_h; `totals`
-    (s,), log Σ exp(w / τ_h) over the batch, is updated; `rows` (n,) are the candidates' row numbers, ascending.
-    Compares Π(1 + x_i) − 1 with x_i = exp(w / τ_h) / Σ, which orders as Δ (eq. 16) does, without a logarithm;
-    accumulated as p + x (1 + p), which keeps small gains exact. For weights whose products stay finite:
-    Σ_i max(0, w / τ_h − total) below 700 (`FINITE`).
+    `hobit.greedy` is the specification; rows that conflict are left out. `weights` (s, n) are w /
+    τ_h; `totals` (s,), log Σ exp(w / τ_h) over the batch, is updated; `rows` (n,) are the
+    candidates' row numbers, ascending. Compares Π(1 + x_i) − 1 with x_i = exp(w / τ_h) / Σ, which
+    orders as Δ (eq. 16) does, without a logarithm; accumulated as p + x (1 + p), which keeps small
+    gains exact. For weights whose products stay finite: Σ_i max(0, w / τ_h − total) below 700
+    (`FINITE`).
     """
     seeds, n = weights.shape
     ratios, products, alive = np.empty((seeds, n)), np.empty(n), np.ones(n, np.bool_)

@@ -4,34 +4,37 @@ All methods take the same arguments; each has settings of its own, with defaults
 
 NGAME: batches from balanced clusters of the current queries (Dahiya et al., WSDM 2023).
 
-Checked against the authors' code (Extreme-classification/ngame: `ClusteringIndex`, `indices_permutation`, the
-configuration for LF-AmazonTitles-131K): recursive balanced 2-means, clusters shuffled, joined and cut into batches.
-There the first epochs are random, clusters are made anew every 5 epochs, and their size starts at 1 and doubles at
-epochs 10, 20, 25, 50, 75, 100, 125, 150 and 200, up to a third of its batches of 1,600: a curriculum for hundreds of
-epochs. Here the clusters have one size for the whole training, by default a whole batch (HOBIT's comparison does not
-give its size); they are made anew in each epoch, and `warmup` of the planner is the random epochs. Theirs clusters
-documents that bring sampled labels, ours queries that bring their documents; ours also shuffles inside a cluster, and
-keeps rows that conflict apart on request.
+Checked against the authors' code (Extreme-classification/ngame: `ClusteringIndex`,
+`indices_permutation`, the configuration for LF-AmazonTitles-131K): recursive balanced 2-means,
+clusters shuffled, joined and cut into batches. There the first epochs are random, clusters are made
+anew every 5 epochs, and their size starts at 1 and doubles at epochs 10, 20, 25, 50, 75, 100, 125,
+150 and 200, up to a third of its batches of 1,600: a curriculum for hundreds of epochs. Here the
+clusters have one size for the whole training, by default a whole batch (HOBIT's comparison does not
+give its size); they are made anew in each epoch, and `warmup` of the planner is the random epochs.
+Theirs clusters documents that bring sampled labels, ours queries that bring their documents; ours
+also shuffles inside a cluster, and keeps rows that conflict apart on request.
 
 BatchSampler: random walks with restart on a proximity graph of the queries (Yang et al., KDD 2023).
 
-Checked against the authors' code (THUDM/BatchSampler: `build_graph`, `random_walk`, train.sh): M = 1,000 random
-candidates a row, its K = 100 nearest of them as edges, uniform steps, restart probability 0.2: the defaults here.
-There the restart probability then falls by 0.02 an epoch to 0.05, the first epoch is random, and the graph is built
-anew every 100 batches from the vectors of the passes in between; here the restart probability is a constant and the
-graph is of one epoch's vectors (`warmup` of the planner is the random epochs). Their set of rows already visited is
-emptied before each walk, so rows come twice in an epoch and others first in its last batches; here every row comes
-once. Candidates are drawn with replacement there, row by row; here without, and shared by the 256 rows of a random
-group.
+Checked against the authors' code (THUDM/BatchSampler: `build_graph`, `random_walk`, train.sh): M =
+1,000 random candidates a row, its K = 100 nearest of them as edges, uniform steps, restart
+probability 0.2: the defaults here. There the restart probability then falls by 0.02 an epoch to
+0.05, the first epoch is random, and the graph is built anew every 100 batches from the vectors of
+the passes in between; here the restart probability is a constant and the graph is of one epoch's
+vectors (`warmup` of the planner is the random epochs). Their set of rows already visited is emptied
+before each walk, so rows come twice in an epoch and others first in its last batches; here every
+row comes once. Candidates are drawn with replacement there, row by row; here without, and shared by
+the 256 rows of a random group.
 
 B3: batches from communities of a teacher's rank graph, found once (Thirukovalluru et al., NeurIPS 2025).
 
-Checked against the paper (arXiv 2505.11293: ranks p..p + m of each query make an undirected graph, METIS cuts it into
-communities of K, a batch joins |B| / K of them) and the settings in the authors' code (raghavlite/B3: communities of
-32; 30 and 130 in the name of the published model): p = 30, m = 100, K = 32 are the defaults here. The code that builds
-the graph is not published. Ours weighs an edge found from both sides 2 (the paper's graph is a plain one), keeps rows
-that conflict apart on request, and joins communities as METIS makes them, about K rows each, where the authors'
-training reads chunks of exactly K.
+Checked against the paper (arXiv 2505.11293: ranks p..p + m of each query make an undirected graph,
+METIS cuts it into communities of K, a batch joins |B| / K of them) and the settings in the authors'
+code (raghavlite/B3: communities of 32; 30 and 130 in the name of the published model): p = 30, m =
+100, K = 32 are the defaults here. The code that builds the graph is not published. Ours weighs an
+edge found from both sides 2 (the paper's graph is a plain one), keeps rows that conflict apart on
+request, and joins communities as METIS makes them, about K rows each, where the authors' training
+reads chunks of exactly K.
 """
 
 from __future__ import annotations
@@ -74,7 +77,8 @@ def ngame_batches(
 ) -> Batches:
     """Return batches joined from balanced clusters of the queries (NGAME, section 3).
 
-    The queries are clustered by recursive balanced 2-means; the clusters are shuffled, joined and cut into batches.
+    The queries are clustered by recursive balanced 2-means; the clusters are shuffled, joined and
+    cut into batches.
 
     Args:
         queries: (N, d) current query vectors.
@@ -82,8 +86,8 @@ def ngame_batches(
         batch_size: rows per batch.
         rng: draws the starts of the clustering and the order of the clusters.
         conflicts: rows to keep apart (NGAME itself has none).
-        cluster_size: largest cluster; at `batch_size` (0) a batch is about one cluster, below it a batch joins
-            several and is more varied.
+        cluster_size: largest cluster; at `batch_size` (0) a batch is about one cluster, below it a
+            batch joins several and is more varied.
     """
     check_vectors(queries, documents)
     clusters = balanced_clusters(queries, size=cluster_size or batch_size, rng=rng)
@@ -95,7 +99,8 @@ def joined(
 ) -> Batches:
     """Shuffle groups of rows, join them end to end and cut the line into batches.
 
-    A group stays together as far as the cuts and the conflicts allow, so neighbours in a group meet in a batch.
+    A group stays together as far as the cuts and the conflicts allow, so neighbours in a group meet
+    in a batch.
 
     Args:
         groups: disjoint vectors of row numbers that together are 0..N-1; empty ones are fine.
@@ -137,7 +142,8 @@ def balanced_clusters(
 def _half(vectors: Matrix, rows: Rows, rng: np.random.Generator, rounds: int) -> NDArray[np.bool_]:
     """Say which rows go to the first of two equal clusters.
 
-    With both sizes fixed, Σ x·c(x) is largest when the rows are sorted by x·(c_0 − c_1) and cut in the middle.
+    With both sizes fixed, Σ x·c(x) is largest when the rows are sorted by x·(c_0 − c_1) and cut in
+    the middle.
     """
     first, second = vectors[rng.choice(rows, size=2, replace=False)].astype(np.float32)
     axis, left = first - second, np.zeros(rows.size, bool)
@@ -174,8 +180,8 @@ def batchsampler_batches(
 ) -> Batches:
     """Return batches visited by random walks with restart on a proximity graph of the queries (BatchSampler).
 
-    A walk passes through used rows but collects only unused ones. After 10 · `batch_size` steps without a new row it
-    moves to another start.
+    A walk passes through used rows but collects only unused ones. After 10 · `batch_size` steps
+    without a new row it moves to another start.
 
     Args:
         queries: (N, d) current query vectors.
@@ -213,8 +219,8 @@ def proximity_graph(
 ) -> Rows:
     """Return each row's `neighbours` nearest among `candidates` random rows, (N, min(neighbours, N − 1)).
 
-    Rows are taken in random groups of `block` that share their candidates: every row's candidates are still uniform,
-    and the products are matrix products. A row is not its own neighbour.
+    Rows are taken in random groups of `block` that share their candidates: every row's candidates
+    are still uniform, and the products are matrix products. A row is not its own neighbour.
     """
     Option(least=1, most=candidates).check("neighbours", neighbours)
     n = vectors.shape[0]
@@ -249,8 +255,9 @@ def b3_batches(
 ) -> Batches:
     """Return batches joined from communities of the teacher's rank graph (B3).
 
-    The communities depend on the vectors alone: with a teacher's vectors, kept fixed, they are the same in every
-    epoch and only their order is new. `rank_communities` computes them once for many epochs.
+    The communities depend on the vectors alone: with a teacher's vectors, kept fixed, they are the
+    same in every epoch and only their order is new. `rank_communities` computes them once for many
+    epochs.
 
     Args:
         queries: (N, d) the *teacher's* query vectors.
@@ -259,9 +266,10 @@ def b3_batches(
         rng: draws the order of communities.
         conflicts: rows to keep apart (B3 relies on `skip` instead).
         skip: p, top ranks left out of the graph because they may be unlabelled positives.
-        ranks: m, how many of the next ranks become edges; more of them make easier, larger-meshed communities.
-        community_size: K, rows per community, about; a batch joins batch_size / K of them, and harder batches come
-            with larger communities.
+        ranks: m, how many of the next ranks become edges; more of them make easier, larger-meshed
+            communities.
+        community_size: K, rows per community, about; a batch joins batch_size / K of them, and
+            harder batches come with larger communities.
     """
     check_vectors(queries, documents)
     check_batch_size(batch_size)
@@ -285,9 +293,10 @@ def rank_communities(
 ) -> Rows:
     """Return (N,) the number of each row's community, of about `community_size` in the teacher's rank graph, by METIS.
 
-    Row i has an edge to each row j whose document holds rank `skip`..`skip + ranks − 1` (0-based, i's own document
-    left out) by q_i·d_j; an edge found from both sides weighs 2.
-    METIS minimises the weight of the edges cut between ⌈N / size⌉ parts of nearly equal size; its seed is fixed.
+    Row i has an edge to each row j whose document holds rank `skip`..`skip + ranks − 1` (0-based,
+    i's own document left out) by q_i·d_j; an edge found from both sides weighs 2.
+    METIS minimises the weight of the edges cut between ⌈N / size⌉ parts of nearly equal size; its
+    seed is fixed.
 
     Raises:
         InputError: `community_size` < 1, `skip` < 0 or `ranks` < 1.
@@ -335,8 +344,9 @@ class BatchingMethod:
 
     Attributes:
         build: `(queries, documents, *, batch_size, rng, conflicts, **settings)` → Batches.
-        vectors: whose vectors it looks at: "none", "current" (embedded anew for each epoch), "cached" (left by the
-            previous epoch's own forward passes) or "teacher" (fixed before training).
+        vectors: whose vectors it looks at: "none", "current" (embedded anew for each epoch),
+            "cached" (left by the previous epoch's own forward passes) or "teacher" (fixed before
+            training).
     """
 
     build: Callable[..., Batches]

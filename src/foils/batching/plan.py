@@ -48,8 +48,10 @@ def measure_epoch(
         temperature: τ > 0 of the loss; divides.
 
     Returns:
-        hardness, the mean over rows of max_j q_i·d_j over their in-batch negatives; loss, of InfoNCE at the temperature
-        with known positives masked (a row without a negative is left out of both); contradictions, pairs (i, j), i ≠ j,
+        hardness, the mean over rows of max_j q_i·d_j over their in-batch negatives; loss, of
+            InfoNCE at the temperature
+        with known positives masked (a row without a negative is left out of both); contradictions,
+            pairs (i, j), i ≠ j,
         of a batch with a known positive of q_i in d_j, which the loss must mask; rows; batches.
     """
     hardness, loss = list[Values](), list[Values]()
@@ -196,14 +198,14 @@ def batch(
 ) -> BatchPlan:
     """Plan batches whose pairs are hard negatives for each other, and show how hard and clean they are.
 
-    The plan is a table of epoch, batch, position, query_id, doc_id and, of triplets, negative_id. Training builds
-    batches anew from the current model in each epoch. A plan shows the first epoch of a training with the same rows,
-    batch size and seed, and what other methods would do.
+    The plan is a table of epoch, batch, position, query_id, doc_id and, of triplets, negative_id.
+    Training builds batches anew from the current model in each epoch. A plan shows the first epoch
+    of a training with the same rows, batch size and seed, and what other methods would do.
 
     Args:
         method: How batches are filled.
-        source: Negatives to train on, [NAME=]PATH. Triplets and lists leave out queries without one. In Python also a
-            table of negatives or a DataFrame.
+        source: Negatives to train on, [NAME=]PATH. Triplets and lists leave out queries without
+            one. In Python also a table of negatives or a DataFrame.
         batch_size: Rows per batch.
         settings: A setting of the method, as alpha=0.5; may be given several times. In Python a dictionary.
         seed: Seed of the batches; the same seed gives the same bytes.

@@ -3,13 +3,14 @@
     args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model))
     trainer = SentenceTransformerTrainer(model, args, ...)
 
-The trainer calls the argument for the training set and for every evaluation set; the latter keep plain order. When an
-epoch begins, the training set's sampler embeds each distinct text once and builds the batches; dense and sparse
-encoders will do. HOBIT-C's cache is filled by a forward hook on the model. `HookEvents`, a callback that transformers
-gives to every trainer, tells the argument what the trainer does: so it embeds with the trainer's prompts and precision,
-and saves the order with each checkpoint, so that resuming is exact. Under several processes each embeds its share, one
-builds the batches, and all get the same ones; `accelerator_config={"split_batches": True}` divides each batch among
-them. Needs torch and sentence-transformers: import this module where it is used.
+The trainer calls the argument for the training set and for every evaluation set; the latter keep
+plain order. When an epoch begins, the training set's sampler embeds each distinct text once and
+builds the batches; dense and sparse encoders will do. HOBIT-C's cache is filled by a forward hook
+on the model. `HookEvents`, a callback that transformers gives to every trainer, tells the argument
+what the trainer does: so it embeds with the trainer's prompts and precision, and saves the order
+with each checkpoint, so that resuming is exact. Under several processes each embeds its share, one
+builds the batches, and all get the same ones; `accelerator_config={"split_batches": True}` divides
+each batch among them. Needs torch and sentence-transformers: import this module where it is used.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ class EpochBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
 
     Args:
         dataset: a `datasets.Dataset`.
-        arguments: of `DefaultBatchSampler`: batch size, whether a short last batch is left out, names of label columns,
-            a generator, which is not used, and a seed: what is drawn depends on it, the epoch and the model alone.
+        arguments: of `DefaultBatchSampler`: batch size, whether a short last batch is left out,
+            names of label columns, a generator, which is not used, and a seed: what is drawn
+            depends on it, the epoch and the model alone.
         planner: the hook that makes the batches.
     """
 
@@ -170,9 +172,9 @@ DEFAULT_CALLBACKS.append(HookEvents)  # transformers makes one of each of these 
 class PlannedBatchSampler(EpochBatchSampler):
     """Batches of a data set whose first column is the query and whose second is the positive.
 
-    Made by the trainer through a `BatchPlanner`, with the arguments of `EpochBatchSampler`. Without a trainer: make
-    one, `attach` an encoder, call `set_epoch` before each epoch. Each epoch is built once, from vectors that are as new
-    as the method asks for.
+    Made by the trainer through a `BatchPlanner`, with the arguments of `EpochBatchSampler`. Without
+    a trainer: make one, `attach` an encoder, call `set_epoch` before each epoch. Each epoch is
+    built once, from vectors that are as new as the method asks for.
 
     Attributes:
         cache: HOBIT-C's, once an encoder is attached; None for other methods.
@@ -204,8 +206,8 @@ class PlannedBatchSampler(EpochBatchSampler):
             scaled: whether the model compares them by cosine, so that they are scaled to length 1.
 
         Raises:
-            InputError: the data set lacks a query and a positive column, or the conflicts are of another number of
-                rows.
+            InputError: the data set lacks a query and a positive column, or the conflicts are of
+                another number of rows.
         """
         planner, count = self.planner, len(self.dataset)
         if len(self.columns) < 2:
@@ -274,8 +276,8 @@ class PlannedBatchSampler(EpochBatchSampler):
     def _embed(self, vectors: EmbeddingCache, rows: Rows) -> None:
         """Embed these rows anew, each process its share.
 
-        Rows of the same query go together, so that its text is embedded once; a positive of several queries may be
-        embedded in several processes.
+        Rows of the same query go together, so that its text is embedded once; a positive of several
+        queries may be embedded in several processes.
         """
         if not rows.size or self._encode is None:
             return
@@ -326,15 +328,17 @@ class BatchPlanner(BatchHook):
 
     Args:
         name: one of `METHODS`.
-        settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random batches before the
-            method begins (HOBIT A.9); `anneal`, epochs after the warm-up over which HOBIT's α rises linearly from 0 to
-            its value (0: constant).
+        settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random
+            batches before the method begins (HOBIT A.9); `anneal`, epochs after the warm-up over
+            which HOBIT's α rises linearly from 0 to its value (0: constant).
         model: that is trained; None: the trainer's.
         positives: further (query text, document text) pairs known to be relevant.
-        known: conflicts among the rows of the one training set, as `foils.batching.batches.known_conflicts` finds
-            them in a collection; None: found by the texts of the data set and `positives`.
+        known: conflicts among the rows of the one training set, as
+            `foils.batching.batches.known_conflicts` finds them in a collection; None: found by the
+            texts of the data set and `positives`.
         teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
-        sources: (N,) of a training set that holds several data sets, the number of each row's; None: there is one.
+        sources: (N,) of a training set that holds several data sets, the number of each row's;
+            None: there is one.
 
     Attributes:
         history: of each epoch that was built: its number, and the seconds of embedding and of building.
@@ -484,10 +488,12 @@ def batch_sampler(
 ) -> BatchPlanner:
     """Return what sentence-transformers' trainers take as `batch_sampler`: it plans each epoch's batches.
 
-        args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model, seeds=1))
+        args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit",
+        model, seeds=1))
 
-    Known positives, by equal texts and by `positives`, do not share a batch. The first text column is the query, the
-    second the positive. A checkpoint holds the order of its epoch, so that resuming is exact.
+    Known positives, by equal texts and by `positives`, do not share a batch. The first text column
+    is the query, the second the positive. A checkpoint holds the order of its epoch, so that
+    resuming is exact.
 
     Args:
         name: random, hobit, hobit-c, mutual, ngame, walks or b3.

@@ -2,11 +2,11 @@
 
 HOBIT-C: the vectors that the previous epoch's own forward passes left behind (HOBIT section 5.4, A.6).
 
-When a batch is trained, the cached vectors that it was built from are less than two epochs of steps old: lag ℓ ≤ 2t − 1
-with t steps per epoch. A row that an epoch trains on costs no extra pass. A row that it left out, as one of a short
-last batch that is dropped, keeps its vectors for one more epoch; if that epoch leaves it out too, it is embedded when
-the next one begins. Warm-up epochs fill the cache as all others. Memory is bounded: one row per training pair,
-2 · N · d numbers.
+When a batch is trained, the cached vectors that it was built from are less than two epochs of steps
+old: lag ℓ ≤ 2t − 1 with t steps per epoch. A row that an epoch trains on costs no extra pass. A row
+that it left out, as one of a short last batch that is dropped, keeps its vectors for one more
+epoch; if that epoch leaves it out too, it is embedded when the next one begins. Warm-up epochs fill
+the cache as all others. Memory is bounded: one row per training pair, 2 · N · d numbers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class EmbeddingCache:
 
     Args:
         rows: N, how many pairs there are.
-        scaled: whether vectors are kept with length 1, for a model that compares by cosine; else they are kept as they
-            are, for one that compares by inner product.
+        scaled: whether vectors are kept with length 1, for a model that compares by cosine; else
+            they are kept as they are, for one that compares by inner product.
     """
 
     def __init__(self, rows: int, *, scaled: bool = True) -> None:
@@ -109,8 +109,8 @@ BLOCK = 16384
 class DistinctTexts:
     """The texts of a data set's column, each of which is looked up and embedded once, however many rows have it.
 
-    Rows are compared by what the column stores where its texts depend on nothing else (texts themselves, or a transform
-    with a method `texts(column, stored)`), by their texts otherwise.
+    Rows are compared by what the column stores where its texts depend on nothing else (texts
+    themselves, or a transform with a method `texts(column, stored)`), by their texts otherwise.
 
     Args:
         dataset: a `datasets.Dataset`.
@@ -142,9 +142,9 @@ class DistinctTexts:
 def encoder_of(model: Any, args: Any = None) -> Encode:
     """Return how the trainer's model embeds a column: with the training's prompts and precision, in evaluation mode.
 
-    `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen here.
-    The trainer has wrapped the model's forward pass in the autocast of its precision, which holds here as well. Texts
-    that are trained on too are not tokenised again (`kept_tokens`).
+    `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen
+    here. The trainer has wrapped the model's forward pass in the autocast of its precision, which
+    holds here as well. Texts that are trained on too are not tokenised again (`kept_tokens`).
     """
     prompts = getattr(args, "prompts", None)
     routes = getattr(args, "router_mapping", None) or {}
@@ -221,9 +221,10 @@ def share_cache(cache: EmbeddingCache) -> None:
 class ForwardWatch:
     """Leaves the vectors of a training's own forward passes in HOBIT-C's cache, by a hook on the model.
 
-    Passes with gradients come batch by batch in the order in which the sampler gave them, column by column: the first b
-    vectors of a batch of b rows are the queries', the next b the positives'. Passes that are cut to fewer dimensions
-    (Matryoshka), those of evaluations and those without gradients do not count.
+    Passes with gradients come batch by batch in the order in which the sampler gave them, column by
+    column: the first b vectors of a batch of b rows are the queries', the next b the positives'.
+    Passes that are cut to fewer dimensions (Matryoshka), those of evaluations and those without
+    gradients do not count.
     """
 
     def __init__(self) -> None:

@@ -93,8 +93,8 @@ class Verb(NamedTuple):
         outputs: options of the program alone, beside --json.
         after: does what the program alone does with the result, once it is written and shown; it is
             given the result and the values of all options.
-        advice: returns the command that mostly follows the verb, of its result and of the options as they were
-            typed; None where none does, or where what it needs is not known.
+        advice: returns the command that mostly follows the verb, of its result and of the options
+            as they were typed; None where none does, or where what it needs is not known.
     """
 
     outputs: tuple[Output, ...] = ()

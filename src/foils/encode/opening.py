@@ -53,8 +53,9 @@ class EncoderName(Settings):
     """Which encoder.
 
     Attributes:
-        encoder: A sentence-transformers model: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for
-            the word table of one. In Python also a SentenceTransformer, or an object with the methods of `Encoder`.
+        encoder: A sentence-transformers model: a folder, a hub name, the embedded all-MiniLM-L6-v2,
+            or static:NAME for the word table of one. In Python also a SentenceTransformer, or an
+            object with the methods of `Encoder`.
     """
 
     encoder: EncoderLike = DEFAULT_MODEL
@@ -65,8 +66,8 @@ class EmbeddingSettings(EncoderSettings):
     """The options of every door that embeds texts, beside the encoder's name.
 
     Attributes:
-        vectors: `VectorStore`, or its folder, where vectors are kept, so that no text is embedded twice. Default:
-            the cache.
+        vectors: `VectorStore`, or its folder, where vectors are kept, so that no text is embedded
+            twice. Default: the cache.
     """
 
     vectors: Annotated[StoreLike | None, Option(in_program=False)] = None
@@ -137,8 +138,9 @@ def description(encoder: Encoder) -> dict[str, Any]:
 def computes_bfloat16(device: Any) -> bool:
     """Tell whether a torch device multiplies bfloat16 by instructions of its own, which is faster than float32.
 
-    A GPU says it itself. A processor does with AMX or AVX512-BF16, where torch may use them (`ATEN_CPU_CAPABILITY`); on
-    others nothing was measured, so that they count as those that do not.
+    A GPU says it itself. A processor does with AMX or AVX512-BF16, where torch may use them
+    (`ATEN_CPU_CAPABILITY`); on others nothing was measured, so that they count as those that do
+    not.
     """
     import torch
 
@@ -153,9 +155,10 @@ def computes_bfloat16(device: Any) -> bool:
 def fastest(exact: SentenceEncoder, collection: Collection, store: VectorStore) -> bool:
     """Move an encoder to the fastest precision that keeps the vectors; one line of the log says which, and why.
 
-    It is bfloat16 where the device computes it (`computes_bfloat16`), and where the lowest cosine of a sample of the
-    collection's texts to their float32 vectors is at least .999; otherwise float32. So it is the same on machines of
-    one kind. The vectors of the sample are kept: the next call encodes none of them.
+    It is bfloat16 where the device computes it (`computes_bfloat16`), and where the lowest cosine
+    of a sample of the collection's texts to their float32 vectors is at least .999; otherwise
+    float32. So it is the same on machines of one kind. The vectors of the sample are kept: the next
+    call encodes none of them.
 
     Args:
         exact: computes in float32; it is changed.
@@ -163,7 +166,8 @@ def fastest(exact: SentenceEncoder, collection: Collection, store: VectorStore) 
         store: keeps their vectors.
 
     Returns:
-        Whether the encoder may be used; else it computes in bfloat16, which loses too much, and is to be loaded again.
+        Whether the encoder may be used; else it computes in bfloat16, which loses too much, and is
+            to be loaded again.
     """
     if exact.static:  # a bag of words looks vectors up
         return True

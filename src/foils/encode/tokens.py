@@ -1,8 +1,9 @@
 """Texts to token ids, each once: what encoding, scoring of pairs and training pad their batches from.
 
-The Rust tokenizer of a model takes many texts in one call, without the interpreter's lock, and its ids lie in one flat
-array; batches are padded from them by numpy. A model whose preprocessing is not that of a plain text tokenizer (a chat
-template, a tokenizer in Python, images) embeds and scores texts by its own methods.
+The Rust tokenizer of a model takes many texts in one call, without the interpreter's lock, and its
+ids lie in one flat array; batches are padded from them by numpy. A model whose preprocessing is not
+that of a plain text tokenizer (a chat template, a tokenizer in Python, images) embeds and scores
+texts by its own methods.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class Tokenizer:
         backend: of the library tokenizers; its truncation and padding are changed for the time of a call.
         prompt: put before each text; of a pair before its first.
         truncation: arguments of the backend's `enable_truncation`; None: no text is cut.
-        padding: name of each tensor that the model takes → what fills it up; empty where it takes ids one after the
-            other, with offsets, as a StaticEmbedding does.
+        padding: name of each tensor that the model takes → what fills it up; empty where it takes
+            ids one after the other, with offsets, as a StaticEmbedding does.
         left: whether texts are padded on the left.
         typed: whether token type ids other than 0 occur.
         split_special: whether the names of special tokens are text like any other.

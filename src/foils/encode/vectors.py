@@ -1,9 +1,10 @@
 """Every text is embedded once: a store of vectors on disk, found by the encoder's fingerprint, the route and the text.
 
-For each fingerprint and dimension there is a folder with two files that only grow: the vectors, one after the
-other, which are mapped and not read, and for each a key and the checksum of its block. A block's vectors are written
-before its keys, so that a kill costs at most the block in the making. What a checksum denies counts as missing: it is
-embedded again. Several processes may write, one at a time.
+For each fingerprint and dimension there is a folder with two files that only grow: the vectors, one
+after the other, which are mapped and not read, and for each a key and the checksum of its block. A
+block's vectors are written before its keys, so that a kill costs at most the block in the making.
+What a checksum denies counts as missing: it is embedded again. Several processes may write, one at
+a time.
 """
 
 from __future__ import annotations
@@ -137,8 +138,8 @@ class VectorStore:
             unit: what the progress counts, each distinct text once.
 
         Raises:
-            InputError: an encoder that gives another number of vectors, or of another dimension, than it says; or one
-                vector for all texts.
+            InputError: an encoder that gives another number of vectors, or of another dimension,
+                than it says; or one vector for all texts.
             FailureError: a vector that is NaN or infinite, or vectors that cannot be written.
         """
         place = f"{encoder.fingerprint}-{encoder.dimension}-float32"

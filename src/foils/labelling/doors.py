@@ -141,9 +141,9 @@ def open_judge(given: Any, collection: Collection, llm: LLMSettings, encoding: E
 def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, pairs: int, seed: int) -> Labels:
     """Have a judge judge pairs whose truth is known, those that the sheet does not answer yet; return its answers.
 
-    A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
-    of queries with two or more. Documents drawn at random are taken as not relevant. Both are easier to judge than
-    the negatives that were mined.
+    A labelled positive is shown beside another one of its query; a judge who compares with the
+    positive judges those of queries with two or more. Documents drawn at random are taken as not
+    relevant. Both are easier to judge than the negatives that were mined.
 
     Args:
         judge: whom to ask.
@@ -199,18 +199,20 @@ class LabelSettings(Settings):
 
     Attributes:
         n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
-        ask: Who judges: terminal asks you here; programs are bi-encoder[:MODEL], cross-encoder:MODEL and llm[:MODEL].
-            Default: terminal, where there is one and neither --answers nor --sheet is given. In Python also a judge of
-            `foils.rate`, or a function of query, positive and document that returns True, False or None.
-        output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
-            again. Needed where somebody is asked.
-        sheet: Write the pairs that nobody has answered to this file, .csv or .tsv, for somebody with a spreadsheet, who
-            fills in its column answer with yes or no. --answers reads it back.
-        answers: File with answers to add: a sheet that was filled in, or labels of foils label. May be given several
-            times. In Python also labels or a DataFrame.
+        ask: Who judges: terminal asks you here; programs are bi-encoder[:MODEL],
+            cross-encoder:MODEL and llm[:MODEL]. Default: terminal, where there is one and neither
+            --answers nor --sheet is given. In Python also a judge of `foils.rate`, or a function of
+            query, positive and document that returns True, False or None.
+        output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept,
+            and is not asked again. Needed where somebody is asked.
+        sheet: Write the pairs that nobody has answered to this file, .csv or .tsv, for somebody
+            with a spreadsheet, who fills in its column answer with yes or no. --answers reads it
+            back.
+        answers: File with answers to add: a sheet that was filled in, or labels of foils label. May
+            be given several times. In Python also labels or a DataFrame.
         labeller: Name under which a person's answers are kept.
-        checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
-            errors can be estimated; 0 for none.
+        checks: Number of labelled positives, and of documents drawn at random, that a program also
+            judges, so that its errors can be estimated; 0 for none.
         seed: Seed of the draw; the same seed draws the same pairs.
     """
 
@@ -396,8 +398,8 @@ def label(
 ) -> Labelled:
     """Label a sample of negatives: which of them are relevant after all, and what share of each source that makes.
 
-    All pairs of a source are drawn with the same known probability. Every answer is kept at once: the same command goes
-    on where it stopped, and a larger -n adds to what is there.
+    All pairs of a source are drawn with the same known probability. Every answer is kept at once:
+    the same command goes on where it stopped, and a larger -n adds to what is there.
 
     Raises:
         InputError: a collection, source, judge or file of answers that cannot be read, or nobody to judge.

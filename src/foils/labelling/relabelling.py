@@ -1,7 +1,7 @@
 """Relabelling: a judge answers about some rows, and a threshold on what it taught says which others are answers.
 
-Two features of a row are seen before anybody judges it: how near it is to labelled positives, and what the labels of
-other queries say.
+Two features of a row are seen before anybody judges it: how near it is to labelled positives, and
+what the labels of other queries say.
 """
 
 from __future__ import annotations
@@ -68,17 +68,19 @@ class RelabelSettings(Settings):
     """How rows are relabelled.
 
     Attributes:
-        judge: Who is asked about a sample of the rows: bi-encoder[:MODEL], cross-encoder:MODEL or llm[:MODEL]. In
-            Python also a judge of `foils.rate`, or a function of query, positive and document that returns True, False
-            or None.
+        judge: Who is asked about a sample of the rows: bi-encoder[:MODEL], cross-encoder:MODEL or
+            llm[:MODEL]. In Python also a judge of `foils.rate`, or a function of query, positive
+            and document that returns True, False or None.
         budget: Rows that the judge is asked about: a share of the table up to 1, or a number above 1.
         positive_precision: Wanted share of relevant documents among the rows that are called positive.
-        negative_precision: Wanted share of documents that are not relevant among the rows that are called negative.
+        negative_precision: Wanted share of documents that are not relevant among the rows that are
+            called negative.
         unsure: What becomes of rows between the two: keep trains on them as before, reject leaves them out.
-        labels: File with answers that are there already, as foils label writes it; may be given several times. People's
-            answers are taken for the truth. In Python also labels or a DataFrame.
-        checks: Number of labelled positives, and of documents drawn at random, that the judge also judges, so that its
-            errors can be estimated; 0 for none.
+        labels: File with answers that are there already, as foils label writes it; may be given
+            several times. People's answers are taken for the truth. In Python also labels or a
+            DataFrame.
+        checks: Number of labelled positives, and of documents drawn at random, that the judge also
+            judges, so that its errors can be estimated; 0 for none.
         split: Split whose judgements are known, and to which positives are added.
         seed: Seed of the draws; the same seed asks the same questions.
     """
@@ -110,7 +112,8 @@ class Evidence:
     """Features of the rows of a table.
 
     Attributes:
-        rows: (k,) rows of the table whose query the split judges, and whose document is none of its positives.
+        rows: (k,) rows of the table whose query the split judges, and whose document is none of its
+            positives.
         names: of the features.
         features: (k, f), of mean 0 and standard deviation 1; those that do not vary are left out.
     """
@@ -126,8 +129,9 @@ def evidence_of(
     """Return two features of each row.
 
     - nearest: the similarity of the document to the nearest of the query's labelled positives.
-    - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
-      is labelled, too, to the document. It is 0 where each query has positives of its own.
+    - labelled together: log(1 + number of ways) from the query over a positive of it and another
+      query for which that is labelled, too, to the document. It is 0 where each query has positives
+      of its own.
 
     Args:
         collection: documents, queries, judgements.
@@ -198,9 +202,9 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
 def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple[float, float]:
     """Return the share of some rows that is relevant by answers, and its standard error; NaN and ∞: not known.
 
-    Each answer counts for the rows that it was drawn for, 1/probability, and the share q that is called relevant is
-    corrected by the judge's errors, (q + sp − 1)/(se + sp − 1), with standard error √(q(1 − q)/n)/(se + sp − 1), n the
-    effective number of answers.
+    Each answer counts for the rows that it was drawn for, 1/probability, and the share q that is
+    called relevant is corrected by the judge's errors, (q + sp − 1)/(se + sp − 1), with standard
+    error √(q(1 − q)/n)/(se + sp − 1), n the effective number of answers.
 
     Args:
         judged: a judge's answers, with its errors.
@@ -241,7 +245,8 @@ class Answered:
     Attributes:
         answers: the rows that were judged, with the judge's errors.
         probability: (k,) of each row of the table, to be drawn for it; NaN: not known.
-        highest: specificity that the judge has at most: that on random documents, where people do not show it.
+        highest: specificity that the judge has at most: that on random documents, where people do
+            not show it.
     """
 
     answers: Answers
@@ -265,9 +270,9 @@ def answers_of(labels: Labels, pairs: pa.Table, judge: str | None) -> Answered:
 def with_errors(program: Answered, people: Answered) -> tuple[Answered, bool]:
     """Return a program's answers with its errors as people show them, and whether people do.
 
-    Where people judged thirty of the same rows, or more, its sensitivity and specificity are the shares of these rows,
-    with one right and one wrong answer more. Else the specificity is halfway between chance and that on random
-    documents, which are easier to judge.
+    Where people judged thirty of the same rows, or more, its sensitivity and specificity are the
+    shares of these rows, with one right and one wrong answer more. Else the specificity is halfway
+    between chance and that on random documents, which are easier to judge.
     """
     answers = program.answers
     truth = dict(zip(people.answers.rows.tolist(), people.answers.relevant.tolist(), strict=True))
@@ -288,14 +293,16 @@ def verdicts_of(
 ) -> tuple[npt.NDArray[np.object_], float, float]:
     """Return the verdict of each row, and the probabilities from which on, and up to which, one is given.
 
-    A row is called positive where it is relevant with probability ½ at least, rows at least as probable are expected to
-    be relevant in the wanted share, and so they are by the answers about them. Negative likewise. A threshold above 1,
-    or below 0: no row is called so. A person's answer is the verdict of its row.
+    A row is called positive where it is relevant with probability ½ at least, rows at least as
+    probable are expected to be relevant in the wanted share, and so they are by the answers about
+    them. Negative likewise. A threshold above 1, or below 0: no row is called so. A person's answer
+    is the verdict of its row.
 
     Args:
         crowd: what features and answers say of each row.
-        answered: whose answers confirm the shares, the best first (`share_by_answers`): the first whose standard error
-            is at most 0.1. Of negative rows the most that may be relevant is taken, by the highest specificity.
+        answered: whose answers confirm the shares, the best first (`share_by_answers`): the first
+            whose standard error is at most 0.1. Of negative rows the most that may be relevant is
+            taken, by the highest specificity.
         people: a person's answers.
         precision: wanted share of relevant rows among the positive ones.
         negative_precision: wanted share of rows that are not relevant among the negative ones.
@@ -440,13 +447,14 @@ def relabel(
 ) -> Relabelled:
     """Relabel negatives: say of each row whether it is an answer after all, by a judge's answers about some.
 
-    The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows that are called
-    positive are no longer trained on as negatives, and can join the judgements: --promoted FILE here, and
-    --add-judgements FILE wherever the collection is used. Rejected rows have a verdict, too, and stay rejected.
+    The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows
+    that are called positive are no longer trained on as negatives, and can join the judgements:
+    --promoted FILE here, and --add-judgements FILE wherever the collection is used. Rejected rows
+    have a verdict, too, and stay rejected.
 
     Raises:
-        InputError: a collection, source, judge or labels that cannot be read, nobody to ask, or no row of a judged
-            query.
+        InputError: a collection, source, judge or labels that cannot be read, nobody to ask, or no
+            row of a judged query.
         FailureError: the judge failed; what a language model answered is kept, and the same command goes on.
 
     Example:

@@ -41,8 +41,8 @@ class PairPool:
     """The pairs that sources hold, each once.
 
     Attributes:
-        table: (N,) rows of `query_id, doc_id, text, rank`; `text` is null for documents of the collection, and
-            `rank` the smallest that a source has the pair at, from 0.
+        table: (N,) rows of `query_id, doc_id, text, rank`; `text` is null for documents of the
+            collection, and `rank` the smallest that a source has the pair at, from 0.
         members: source -> rows of the pairs that it holds.
     """
 
@@ -60,7 +60,8 @@ class PairPool:
     def draw(self, n: int, *, seed: int = 0) -> Drawn:
         """Draw n pairs with probabilities in proportion to their `importance`; a larger n keeps what a smaller n drew.
 
-        They come in a random order, so that the first of them, where not all are judged, stand for the others.
+        They come in a random order, so that the first of them, where not all are judged, stand for
+        the others.
 
         Args:
             n: how many, at least 1; all, where there are fewer.
@@ -132,7 +133,8 @@ class LabelSheet:
         collection: of the pairs.
         keys: (n,) of the drawn pairs, in the order in which they are asked about.
         shown: (n,) their texts.
-        pairs: key -> columns in the file, less answer and judge: of the drawn pairs, then of others that are labelled.
+        pairs: key -> columns in the file, less answer and judge: of the drawn pairs, then of others
+            that are labelled.
         provenance: of the file.
         answers: key -> judge -> 1, 0, or None for a pair that was skipped.
         changed: (key, judge) -> the answers that were given or taken back here.
@@ -237,9 +239,10 @@ BREAKS = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]+")  # line ends, other co
 def write_sheet(path: Path, sheet: LabelSheet, places: Sequence[int]) -> None:
     """Write pairs for somebody with a spreadsheet, a row for each, whose column `answer` is empty.
 
-    Columns are query_id, doc_id, the three texts, rank (the best, from 1), source (all that hold the pair) and answer.
-    Each row is one line; texts are cut at 32,000 characters, and a cell that a spreadsheet would take for a formula, or
-    an id that it would rewrite, has a ' before it. `Labels.of` reads the file back by its ids and answers.
+    Columns are query_id, doc_id, the three texts, rank (the best, from 1), source (all that hold
+    the pair) and answer. Each row is one line; texts are cut at 32,000 characters, and a cell that
+    a spreadsheet would take for a formula, or an id that it would rewrite, has a ' before it.
+    `Labels.of` reads the file back by its ids and answers.
 
     Args:
         path: of the file, .csv or .tsv: UTF-8 with a byte order mark, by which Excel knows it.

@@ -85,8 +85,8 @@ def _checksum(key: str, text: str) -> str:
 def without_thoughts(text: str) -> str:
     """Return an answer without what stands between <think> and </think>.
 
-    Where a </think> has no beginning, as under chat templates that open the thoughts in the prompt, all before it is
-    thought; thoughts without an end are all that follows.
+    Where a </think> has no beginning, as under chat templates that open the thoughts in the prompt,
+    all before it is thought; thoughts without an end are all that follows.
     """
     kept: list[str] = []
     *thoughts, rest = text.split("</think>")
@@ -99,8 +99,8 @@ def without_thoughts(text: str) -> str:
 def json_values(text: str) -> Iterator[Any]:
     """Yield the JSON object or list that begins at each bracket, inner ones after those around them.
 
-    Line breaks inside strings are taken as they are. Brackets that begin no JSON are passed over; after STARTS brackets
-    no more are tried, so that a model that repeats itself stops no run.
+    Line breaks inside strings are taken as they are. Brackets that begin no JSON are passed over;
+    after STARTS brackets no more are tried, so that a model that repeats itself stops no run.
     """
     decoder = json.JSONDecoder(strict=False)
     for start in islice((match.start() for match in _BRACKET.finditer(text)), STARTS):

@@ -1,9 +1,10 @@
 """Asks an OpenAI-compatible server, many records at once, stays patient with it, and keeps what is finished.
 
-Retried, with growing pauses: 429, 5xx, a lost connection, an answer that takes longer than the time allowed (however
-slowly its bytes drip, which openai's own retries do not see). What a server refuses to know (schema, seed, temperature,
-max_tokens) is left out or renamed, and the server asked no more for it. A server that cannot be connected to before it
-answered anything ends the run at once, and so does a redirect: prompts and key go nowhere else.
+Retried, with growing pauses: 429, 5xx, a lost connection, an answer that takes longer than the time
+allowed (however slowly its bytes drip, which openai's own retries do not see). What a server
+refuses to know (schema, seed, temperature, max_tokens) is left out or renamed, and the server asked
+no more for it. A server that cannot be connected to before it answered anything ends the run at
+once, and so does a redirect: prompts and key go nowhere else.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ class Request:
 
         Args:
             model: its name.
-            without: what the server does not know: `response_format`, `seed` or `temperature`, which are left out,
-                `max_tokens`, in whose place `max_completion_tokens` stands, or more log-probabilities than, as in
-                top_logprobs=5.
+            without: what the server does not know: `response_format`, `seed` or `temperature`,
+                which are left out, `max_tokens`, in whose place `max_completion_tokens` stands, or
+                more log-probabilities than, as in top_logprobs=5.
         """
         body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": self.prompt}]}
         body |= {"temperature": self.sampling.temperature, "seed": self.sampling.seed + self.attempt}
@@ -103,8 +104,8 @@ class Request:
             usage: that its tokens are added to.
 
         Raises:
-            NoAnswerError: the model refused, said nothing, or was cut off; there are no log-probabilities; or the
-                completion has another shape.
+            NoAnswerError: the model refused, said nothing, or was cut off; there are no
+                log-probabilities; or the completion has another shape.
         """
         self._count(completion, usage)
         choice = _at(completion, "choices", 0)
@@ -174,14 +175,15 @@ def ask_all(
     Args:
         client: of the server.
         records: what is to be served.
-        serve: asks what it likes of the session, which is the record's own, and says what the record came to. A
-            `NoAnswerError` that it lets pass ends the run.
-        finished: takes the record and what it came to; called from one thread. Where it raises a FailureError, no
-            further record is begun, and the run ends when those that are being served are finished.
+        serve: asks what it likes of the session, which is the record's own, and says what the
+            record came to. A `NoAnswerError` that it lets pass ends the run.
+        finished: takes the record and what it came to; called from one thread. Where it raises a
+            FailureError, no further record is begun, and the run ends when those that are being
+            served are finished.
 
     Raises:
-        InputError: the server refuses the key, does not know the model or redirects to another server; or the key has
-            characters that no key has.
+        InputError: the server refuses the key, does not know the model or redirects to another
+            server; or the key has characters that no key has.
         FailureError: nothing can be connected to at the address, or `patience` records in a row failed.
         MissingExtraError: the openai package is not installed.
     """
@@ -339,7 +341,8 @@ def _unreachable(where: str, why: str) -> FailureError:
 def _refused(error: Any, body: Mapping[str, Any]) -> str | None:
     """What of a request the server does not know: what it names, else the schema; None: nothing that can be left.
 
-    Of log-probabilities, how many the server allows, as top_logprobs=5: the most that it names, else 5, then 2.
+    Of log-probabilities, how many the server allows, as top_logprobs=5: the most that it names,
+    else 5, then 2.
     """
     reason, top = _said(error), body.get("top_logprobs", 0)
     if top and "logprob" in reason:
@@ -401,25 +404,26 @@ def ask_missing(
 ) -> dict[str, Served]:
     """Return what each record came to, by its key.
 
-    A record that the store has, and not as a failure, is not asked for again; each other is on disk as soon as it is
-    finished, so that a run that was stopped asks for what is missing alone. What a failure used is added to what asking
-    again uses.
+    A record that the store has, and not as a failure, is not asked for again; each other is on disk
+    as soon as it is finished, so that a run that was stopped asks for what is missing alone. What a
+    failure used is added to what asking again uses.
 
     Args:
         client: of the server.
         store: of the finished records.
-        records: what is to be served, by a digest of everything that decides the answer: the client's identity,
-            settings, texts.
+        records: what is to be served, by a digest of everything that decides the answer: the
+            client's identity, settings, texts.
         serve: as in `ask_all`.
-        count: takes the key of each record and what it came to, in this run or before; its FailureError stops the run.
+        count: takes the key of each record and what it came to, in this run or before; its
+            FailureError stops the run.
         task: what the progress says.
         unit: what it counts.
 
     Raises:
         FormatError: the store is damaged.
         InputError: the server refuses the key, or does not know the model.
-        FailureError: the store cannot be written, record after record failed, or `count` says so; what was finished is
-            kept.
+        FailureError: the store cannot be written, record after record failed, or `count` says so;
+            what was finished is kept.
     """
     answers = store.get(records)
     missing = [key for key in records if key not in answers or answers[key]["failure"] is not None]

@@ -251,12 +251,13 @@ class LLMSettings(Settings):
         base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
         key_variable: Environment variable that holds the server's key. A server without keys needs none.
         llm_temperature: Sampling temperature.
-        max_tokens: Maximum length of an answer, in tokens. An answer that is cut off there counts as a failure.
-            Default, where none is shown: the server's.
+        max_tokens: Maximum length of an answer, in tokens. An answer that is cut off there counts
+            as a failure. Default, where none is shown: the server's.
         concurrency: Number of requests at once.
-        price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then shows the cost.
-        max_cost: Money, at these prices, after which the run stops: what all of its answers have cost, those of earlier
-            runs included. Answers are kept.
+        price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then
+            shows the cost.
+        max_cost: Money, at these prices, after which the run stops: what all of its answers have
+            cost, those of earlier runs included. Answers are kept.
     """
 
     heading = "Language model"

@@ -1,7 +1,7 @@
 """Questions of one form, asked of a language model about many texts: prompts, answers read, what asking takes.
 
-Every answer is on disk before it counts, so that a stopped run asks for what is missing alone; one that failed is
-missing, and is asked for again by the next run.
+Every answer is on disk before it counts, so that a stopped run asks for what is missing alone; one
+that failed is missing, and is asked for again by the next run.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ else:
 def fenced(**texts: str) -> dict[str, str]:
     """Return texts between marks that nobody who wrote one of them can have written, for the slots of a prompt.
 
-    The mark is another one for each question: a digest of all texts, so that the same question has the same prompt.
+    The mark is another one for each question: a digest of all texts, so that the same question has
+    the same prompt.
     """
     mark = hashlib.blake2b(repr(sorted(texts.items())).encode("utf-8", "replace"), digest_size=6).hexdigest()
     return {name: f"<{name}-{mark}>\n{text}\n</{name}-{mark}>" for name, text in texts.items()}
@@ -140,7 +141,8 @@ class Form:
     Attributes:
         name: of the value in an answer's JSON object, and in the store.
         words: what a prompt says of the form.
-        read: from that value, or from a text that stands in its place, to what it means; None: it cannot be read.
+        read: from that value, or from a text that stands in its place, to what it means; None: it
+            cannot be read.
         schema: JSON schema of the value; None: one token is asked for, and `read` takes token → probability.
         tokens: about how many an answer takes.
         thinks: whether the model gives its reasons first, which are kept with the answer.
@@ -165,8 +167,8 @@ class Form:
     def value(self, answer: Any) -> Any | None:
         """Return what an answer means where it has one reading, else None.
 
-        That is the last value under the form's name that can be read, in JSON or in what resembles it (single quotes, a
-        brace that is not closed); without the name, the whole answer.
+        That is the last value under the form's name that can be read, in JSON or in what resembles
+        it (single quotes, a brace that is not closed); without the name, the whole answer.
         """
         if self.schema is None:
             return self.read(answer)
@@ -297,7 +299,8 @@ class Questions:
         Raises:
             FormatError: the store is damaged.
             InputError: the server refuses the key, or does not know the model.
-            FailureError: the store cannot be written, or question after question failed; what was answered is kept.
+            FailureError: the store cannot be written, or question after question failed; what was
+                answered is kept.
             MissingExtraError: the openai package is not installed.
         """
         if not announced:
@@ -353,7 +356,8 @@ class RelevanceQuestions(Questions):
     Args:
         client: how to reach the model.
         log: folder of the answers.
-        template: a prompt with {query}, {document}, and optionally {domain} and {answer}; None: the package's own.
+        template: a prompt with {query}, {document}, and optionally {domain} and {answer}; None: the
+            package's own.
         more: domain, sampling and purse, as `Questions`.
     """
 

@@ -2,12 +2,13 @@
 
 A retriever ranks; what a negative is, is decided here, once, for every way of ranking.
 
-What a way of mining would do with positives that it does not know is measured by *planting*: a sample of queries is
-mined once more, the label of one positive of each taken away. To whatever ranks, rejects and draws, the planted
-document is then one without a label among others. Where relevant documents are labelled independently of what they
-look like, a planted document behind k − 1 labels stands for the unlabelled ones behind k − 1 labels, in every query and
-for every way of mining: with weight k, the share of the planted that are kept estimates without bias the share of the
-unlabelled relevant documents that are kept.
+What a way of mining would do with positives that it does not know is measured by *planting*: a
+sample of queries is mined once more, the label of one positive of each taken away. To whatever
+ranks, rejects and draws, the planted document is then one without a label among others. Where
+relevant documents are labelled independently of what they look like, a planted document behind k −
+1 labels stands for the unlabelled ones behind k − 1 labels, in every query and for every way of
+mining: with weight k, the share of the planted that are kept estimates without bias the share of
+the unlabelled relevant documents that are kept.
 """
 
 from __future__ import annotations
@@ -268,8 +269,9 @@ class Miner:
     def _recaptured(self, in_window: Rows, query_rows: Rows, kept: int, plant: int) -> Provenance:
         """What provenance says of the labelled positives that this way of mining would return, were they not known.
 
-        They are counted in a plain window, whose `in_window` are the queries of those that it holds. Elsewhere they are
-        planted; nothing is said where a part compares with positives and no query has two.
+        They are counted in a plain window, whose `in_window` are the queries of those that it
+        holds. Elsewhere they are planted; nothing is said where a part compares with positives and
+        no query has two.
         """
         known, parts = self.collection.known_positives, (self.draw, *self.rules)
         labels = known.counts_of(query_rows)

@@ -426,14 +426,15 @@ def fuse_sources(
 ) -> Negatives:
     """Make one source of several: every (query, document) of any of them once, with rank and score in each.
 
-    `fuse_lists` orders the rows of a query. `rank_NAME` and `score_NAME` hold each source's own, null where it does not
-    have the row. A row that any source rejected is rejected, with the first source's reason; what a source merely
-    passed over, since it lies before its window of ranks or was not drawn, is not a row of it.
+    `fuse_lists` orders the rows of a query. `rank_NAME` and `score_NAME` hold each source's own,
+    null where it does not have the row. A row that any source rejected is rejected, with the first
+    source's reason; what a source merely passed over, since it lies before its window of ranks or
+    was not drawn, is not a row of it.
 
     Args:
         sources: name -> negatives, at least two.
-        fusion: how they are fused; `top` ends each query's list with its `top`-th row that is not rejected. None: the
-            union.
+        fusion: how they are fused; `top` ends each query's list with its `top`-th row that is not
+            rejected. None: the union.
         digests: of the sources, for provenance.
 
     Raises:

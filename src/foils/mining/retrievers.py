@@ -262,8 +262,8 @@ class RandomRetriever:
 class DenseRetriever:
     """Ranks documents by the inner product of their vectors with the query's (ECI_sem eq. 1–2: cosine, for unit ones).
 
-    Exact, ties by document position. Documents are read block by block from where the vectors lie, so the corpus may be
-    larger than memory.
+    Exact, ties by document position. Documents are read block by block from where the vectors lie,
+    so the corpus may be larger than memory.
 
     Args:
         queries: vectors of all queries of the collection, or of those that will be asked for, by query row.

@@ -36,8 +36,10 @@ class Distilled:
         judge: ready to be asked, or saved.
         trained: judgements trained on.
         held_out: judgements of the queries held out.
-        loss: mean of −w log p − (1 − w) log(1 − p) over them, p the distilled judge's answer, w its teacher's.
-        agreement: share of them in which both prefer the same document, of those where the teacher prefers one.
+        loss: mean of −w log p − (1 − w) log(1 − p) over them, p the distilled judge's answer, w its
+            teacher's.
+        agreement: share of them in which both prefer the same document, of those where the teacher
+            prefers one.
 
     The last two are NaN where nothing was held out.
     """
@@ -69,9 +71,10 @@ def distil(
 ) -> Distilled:
     """Train a cross-encoder on recorded judgements w = P(i ≻ j), by −w log σ(z) − (1 − w) log(1 − σ(z)).
 
-    z = s(q, d_i) − s(q, d_j), s the model's logits (Burges et al. 2005, RankNet, with soft labels; Bradley–Terry, ANMI
-    2.0 eq. 22, with scores for ratings): the loss listnet of a list of both, whose shares are w and 1 − w. A base with
-    one output keeps its head. Labels stay soft, so that it learns how sure its teachers are. A step has 32 pairs.
+    z = s(q, d_i) − s(q, d_j), s the model's logits (Burges et al. 2005, RankNet, with soft labels;
+    Bradley–Terry, ANMI 2.0 eq. 22, with scores for ratings): the loss listnet of a list of both,
+    whose shares are w and 1 − w. A base with one output keeps its head. Labels stay soft, so that
+    it learns how sure its teachers are. A step has 32 pairs.
 
     Args:
         base: the model to begin with: a folder or hub name.

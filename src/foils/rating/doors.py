@@ -94,9 +94,9 @@ class Rateable:
 def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateable:
     """Put each query's kept rows, in the table's order, and its first labelled positive after them.
 
-    A query that is labelled in no split is rated without a positive; one whose positives are in other splits alone is
-    not rated. Labelled positives among the rows are rejected already, as `as_source` does; those that mining kept to be
-    rated are candidates, too.
+    A query that is labelled in no split is rated without a positive; one whose positives are in
+    other splits alone is not rated. Labelled positives among the rows are rejected already, as
+    `as_source` does; those that mining kept to be rated are candidates, too.
 
     Raises:
         InputError: ids unknown to the collection, or no row to rate.
@@ -153,27 +153,31 @@ class RatingSummary:
 
     Attributes:
         queries: that were rated.
-        without_positive: of them without a labelled positive, whose gaps are against the candidate rated best.
+        without_positive: of them without a labelled positive, whose gaps are against the candidate
+            rated best.
         comparisons: asked for, the direct ones with the positive included.
         missing: of them without a judgement.
         position_bias: see `Judgements`; 0 for a judge that has none by construction.
-        positives_win: share of the comparisons with a labelled positive that it wins, the mean over queries; NaN: none.
+        positives_win: share of the comparisons with a labelled positive that it wins, the mean over
+            queries; NaN: none.
         orders_agree: correlation of the answers of both orders, less the position bias.
-        better_than_chance: whether labelled positives clearly win; None where too few queries compare one to tell.
+        better_than_chance: whether labelled positives clearly win; None where too few queries
+            compare one to tell.
         judge_tested: the same in words, with the reason.
         order_bias: Elo points by which the document shown first leads, as fitted with the ratings.
-        unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
-            are in parts of the graph that never met.
+        unrated: negatives without a gap: none of their judgements, or none of their reference's,
+            succeeded, or the two are in parts of the graph that never met.
         skipped: reason -> rows that were not rated at all.
         connectivity: mean algebraic connectivity of the graphs of judged pairs.
         standard_error: median, in Elo points.
-        spread: standard deviation of the prior on ratings, in Elo points: that of the ratings themselves, as the
-            answers have it, unless it was given.
-        dispersion: variance of an answer over that of one yes or no; 1 where the prior was given. Above 1 for answers
-            that come from the same few lists.
+        spread: standard deviation of the prior on ratings, in Elo points: that of the ratings
+            themselves, as the answers have it, unless it was given.
+        dispersion: variance of an answer over that of one yes or no; 1 where the prior was given.
+            Above 1 for answers that come from the same few lists.
         deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
-        judges: of several judges the `name`, pairs without its judgement (`missing`), `position_bias`, and how often it
-            prefers what the mean of the others prefers (`agreement`); none of a single one.
+        judges: of several judges the `name`, pairs without its judgement (`missing`),
+            `position_bias`, and how often it prefers what the mean of the others prefers
+            (`agreement`); none of a single one.
         between: offsets of queries, where there were comparisons between them.
     """
 
@@ -322,9 +326,10 @@ def rate(
 ) -> Rated:
     """Rate negatives by pairwise judgements: add elo, elo_se, gap and gap_se, in Elo points.
 
-    A query's negatives and its positive, where it has one, are compared in pairs on a sparse random graph by a judge,
-    and ratings are fitted to its answers. A gap is the positive's rating less the negative's; of a query without a
-    positive that of the candidate rated best. A stopped run continues where it was.
+    A query's negatives and its positive, where it has one, are compared in pairs on a sparse random
+    graph by a judge, and ratings are fitted to its answers. A gap is the positive's rating less the
+    negative's; of a query without a positive that of the candidate rated best. A stopped run
+    continues where it was.
 
     Args:
         split: Split whose positives are rated; all: every split's.
@@ -334,7 +339,8 @@ def rate(
         foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet
 
     Raises:
-        InputError: a collection, source or judge that cannot be read, settings that no judge heeds, or nothing to rate.
+        InputError: a collection, source or judge that cannot be read, settings that no judge heeds,
+            or nothing to rate.
         FailureError: a judge failed; what it answered is kept.
     """
     opening = Opening(judging, encoding, llm, question, Purse(llm.max_cost))
@@ -393,7 +399,8 @@ def _opened(opening: Opening, collection: Collection, *, between: bool) -> tuple
     """Return the judges of the ratings and those between queries.
 
     Raises:
-        InputError: a judge cannot be opened, or compares documents of one query alone and is to compare queries.
+        InputError: a judge cannot be opened, or compares documents of one query alone and is to
+            compare queries.
     """
     settings = opening.judges
     judges = [open_judge(each, opening, collection) for each in settings.judges]

@@ -25,8 +25,9 @@ def online_elo(
 ) -> Floats:
     """Return (N,) ratings after R_A += K(S − E), R_B −= K(S − E) for each pair in turn (eqs. 26–27).
 
-    The result depends on the order of the pairs, never settles while K is constant, and has no standard error; the
-    estimators `thurstone` and `bradley_terry` have none of these faults. It is for judgements that keep coming.
+    The result depends on the order of the pairs, never settles while K is constant, and has no
+    standard error; the estimators `thurstone` and `bradley_terry` have none of these faults. It is
+    for judgements that keep coming.
 
     Args:
         pairs: who met whom; each query's pairs in the order in which they were judged.
@@ -91,7 +92,8 @@ class Link:
         probability: F, from a lead Δ to the chance to be preferred.
         terms: (Δ, w) -> Terms.
         information: Δ -> F′(Δ)²/(F(Δ)F(−Δ)), the Fisher information of one judgement about Δ.
-        biases: β of each way in which a pair is shown, by which the first one leads; each is shown turned, too.
+        biases: β of each way in which a pair is shown, by which the first one leads; each is shown
+            turned, too.
     """
 
     name: str
@@ -133,9 +135,9 @@ def mills(x: Floats) -> Floats:
 def thurstone_terms(lead: Floats, preference: Floats) -> Terms:
     """Return the terms of w log Φ(Δ) + (1 − w) log Φ(−Δ) (eq. 30).
 
-    With a = |Δ|, w for the leader, and h = erfcx(a/√2)/2: Φ(−a) = h·exp(−a²/2), so that
-    log Φ(−a) = log h − a²/2, log Φ(a) = log1p(−Φ(−a)) and λ(−a) = 1/(h√(2π)) lose no digits in either tail. Slope
-    w λ(a) − (1 − w) λ(−a), curvature w λ(a)(λ(a) + a) + (1 − w) λ(−a)(λ(−a) − a).
+    With a = |Δ|, w for the leader, and h = erfcx(a/√2)/2: Φ(−a) = h·exp(−a²/2), so that log Φ(−a) =
+    log h − a²/2, log Φ(a) = log1p(−Φ(−a)) and λ(−a) = 1/(h√(2π)) lose no digits in either tail.
+    Slope w λ(a) − (1 − w) λ(−a), curvature w λ(a)(λ(a) + a) + (1 − w) λ(−a)(λ(−a) − a).
     """
     a = np.abs(lead)
     w = np.where(lead >= 0, preference, 1 - preference)
@@ -152,8 +154,9 @@ def thurstone_terms(lead: Floats, preference: Floats) -> Terms:
 def bradley_terry_terms(lead: Floats, preference: Floats) -> Terms:
     """Return the terms of w log σ(Δ) + (1 − w) log σ(−Δ) (eq. 22).
 
-    With a = |Δ| and w for the leader: value −log(1 + e^(−a)) − (1 − w)a, slope w σ(−a) − (1 − w)σ(a) = w − σ(a), in
-    the form that keeps its digits when w = 1 and a is large; curvature σ(a)σ(−a).
+    With a = |Δ| and w for the leader: value −log(1 + e^(−a)) − (1 − w)a, slope w σ(−a) − (1 −
+    w)σ(a) = w − σ(a), in the form that keeps its digits when w = 1 and a is large; curvature
+    σ(a)σ(−a).
     """
     a = np.abs(lead)
     w = np.where(lead >= 0, preference, 1 - preference)
@@ -201,11 +204,12 @@ class Ratings:
 
     Attributes:
         model: `thurstone` or `bradley-terry`.
-        rating: (N,) e in the model's unit (probits, logits), of mean 0 over each connected component of judged
-            pairs; NaN for a candidate that no judgement names.
+        rating: (N,) e in the model's unit (probits, logits), of mean 0 over each connected
+            component of judged pairs; NaN for a candidate that no judgement names.
         standard_error: (N,) of e, in the same unit; NaN where the rating is, or where none was asked for.
         component: (N,) the first candidate of the connected component: those of two cannot be compared.
-        order_bias: β, by which the document that is shown first leads, in the same unit; 0 where it was not fitted.
+        order_bias: β, by which the document that is shown first leads, in the same unit; 0 where it
+            was not fitted.
         order_bias_error: its standard error.
         distances: how far apart pairs were shown, as shares of the mean, each as often; (1,): all alike.
     """
@@ -307,14 +311,16 @@ def order_biased(
 
     argmax over e and β of (1/K) Σ_k Σ w_k log F(Δ + βx_k) + (1 − w_k) log F(−Δ − βx_k) − Σ e²/(2 prior_sd²),
 
-    Δ = e_i − e_j and w_k what showing k of a pair says of i ≻ j. Of a pair that is shown in both orders K = 2,
-    w = (f, 1 − b) and x = (1, −1). Of a list, x is by how many places i stood before j, over the mean of |x|. Averaging
-    the answers instead fits the mean of F(Δ ± β), which is flatter than F(Δ), by F alone, and draws gaps towards 0.
-    All answers about a pair count as one, so that without a bias the ratings are those of the mean answers; where both
-    orders of every pair agree, β is 0.
+    Δ = e_i − e_j and w_k what showing k of a pair says of i ≻ j. Of a pair that is shown in both
+    orders K = 2, w = (f, 1 − b) and x = (1, −1). Of a list, x is by how many places i stood before
+    j, over the mean of |x|. Averaging the answers instead fits the mean of F(Δ ± β), which is
+    flatter than F(Δ), by F alone, and draws gaps towards 0. All answers about a pair count as one,
+    so that without a bias the ratings are those of the mean answers; where both orders of every
+    pair agree, β is 0.
 
-    e and β are fitted by turns, each by Newton's method: the likelihood is concave, since log F is and its argument is
-    linear in both. The standard error of β is 1/√h, h the curvature in β at the fitted ratings.
+    e and β are fitted by turns, each by Newton's method: the likelihood is concave, since log F is
+    and its argument is linear in both. The standard error of β is 1/√h, h the curvature in β at the
+    fitted ratings.
 
     Args:
         pairs: who was compared with whom.
@@ -374,9 +380,10 @@ def maximum(
 ) -> tuple[Floats, Marks]:
     """Return (B, n) the maximum of each query's log-posterior by Newton's method, and (B,) whether it settled there.
 
-    The log-posterior Σ w log F(Δ) + (1 − w) log F(−Δ) − Σ e²/(2s²), Δ = e_i − e_j + what is known, is concave, with the
-    Hessian −(L + 1/s²), L the Laplacian weighted by the curvature of each judgement. Conjugate gradients solve the
-    systems of all queries together; a step is halved where it leads down, and a query stays where it has settled.
+    The log-posterior Σ w log F(Δ) + (1 − w) log F(−Δ) − Σ e²/(2s²), Δ = e_i − e_j + what is known,
+    is concave, with the Hessian −(L + 1/s²), L the Laplacian weighted by the curvature of each
+    judgement. Conjugate gradients solve the systems of all queries together; a step is halved where
+    it leads down, and a query stays where it has settled.
 
     Args:
         block: the queries and their pairs.
@@ -434,8 +441,9 @@ class _Laplacian:
     def solve(self, gradient: Floats, curvature: Floats) -> Floats:
         """Return x with (L + 1/s²) x = gradient, (B, n), the diagonal being the preconditioner.
 
-        Each query stops at a residual of min(0.1, √‖g‖)·‖g‖, which keeps Newton's convergence superlinear, or at the
-        rounding of g. Without a prior L has a null space: a direction whose curvature is rounding is not followed.
+        Each query stops at a residual of min(0.1, √‖g‖)·‖g‖, which keeps Newton's convergence
+        superlinear, or at the rounding of g. Without a prior L has a null space: a direction whose
+        curvature is rounding is not followed.
         """
         self.weights.data = curvature[self.pair]
         diagonal = self.weights.sum(axis=1).reshape(self.shape) + self.precision
@@ -480,11 +488,12 @@ def _components(block: Block) -> Rows:
 def covariance(block: Block, rating: Floats, link: Link, *, precision: float) -> Floats:
     """Return (B, n, n), in the lower triangle, covariances of the ratings: the inverse information, centred.
 
-    With I = L + 1/s², L weighted by the Fisher information at the ratings, and 1_c the indicator of a connected
-    component of m_c candidates: C = (I + Σ_c 1_c 1_cᵀ/m_c)⁻¹ − Σ_c 1_c 1_cᵀ/m_c · 1/(1 + 1/s²), which drops the one
-    direction per component that no judgement speaks about. 1/s² = 0 gives the pseudo-inverse of L. inf for a query
-    whose information is singular up to rounding, which moves eigenvalues by about n·ε·the largest diagonal cell: in
-    some direction nothing is known.
+    With I = L + 1/s², L weighted by the Fisher information at the ratings, and 1_c the indicator of
+    a connected component of m_c candidates: C = (I + Σ_c 1_c 1_cᵀ/m_c)⁻¹ − Σ_c 1_c 1_cᵀ/m_c · 1/(1
+    + 1/s²), which drops the one direction per component that no judgement speaks about. 1/s² = 0
+    gives the pseudo-inverse of L. inf for a query whose information is singular up to rounding,
+    which moves eigenvalues by about n·ε·the largest diagonal cell: in some direction nothing is
+    known.
 
     Args:
         block: the queries and their pairs.
@@ -516,8 +525,8 @@ def covariance(block: Block, rating: Floats, link: Link, *, precision: float) ->
 def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: float) -> Floats:
     """Return (N,) the standard error of e_leader − e_i in Elo points: √(C_ll + C_ii − 2C_li), 0 for the leader itself.
 
-    It is not the root of the summed squares of the two ratings' own errors: those are correlated, by what they were
-    compared with in common and by the centring.
+    It is not the root of the summed squares of the two ratings' own errors: those are correlated,
+    by what they were compared with in common and by the centring.
 
     Args:
         judged: the pairs that have a judgement.
@@ -571,16 +580,17 @@ def thurstone(
 ) -> Ratings:
     """Return ê = argmax Σ w log Φ(e_i − e_j) + (1 − w) log Φ(e_j − e_i) − Σ e²/(2 prior_sd²), per query.
 
-    The first part is eq. 30. The second is a weak Gaussian prior: without it a candidate that wins or loses all
-    its comparisons outright has no finite rating. At the default of 10 probits and six judgements a candidate
-    it pulls ratings with a spread of one probit (296 Elo points) together by about 1 %, of two probits by about
-    10 %, since judgements between candidates far apart say little. Ratings have mean 0 over each connected
-    component (Σe = 0 in eq. 30), which the prior brings about by itself. A query whose judgements fall into
-    several components is fitted, and `component` says which ratings can be compared.
+    The first part is eq. 30. The second is a weak Gaussian prior: without it a candidate that wins
+    or loses all its comparisons outright has no finite rating. At the default of 10 probits and six
+    judgements a candidate it pulls ratings with a spread of one probit (296 Elo points) together by
+    about 1 %, of two probits by about 10 %, since judgements between candidates far apart say
+    little. Ratings have mean 0 over each connected component (Σe = 0 in eq. 30), which the prior
+    brings about by itself. A query whose judgements fall into several components is fitted, and
+    `component` says which ratings can be compared.
 
-    Standard errors are roots of the diagonal of the inverse Fisher information plus prior, on the centred space
-    (eqs. 44–45, A.5). They count every judgement as one yes-or-no answer; a fraction that is steadier than a coin
-    of that bias has a smaller error than they say.
+    Standard errors are roots of the diagonal of the inverse Fisher information plus prior, on the
+    centred space (eqs. 44–45, A.5). They count every judgement as one yes-or-no answer; a fraction
+    that is steadier than a coin of that bias has a smaller error than they say.
 
     Args:
         pairs: who was compared with whom.
@@ -606,9 +616,10 @@ def bradley_terry(
 ) -> Ratings:
     """Return ê = argmax Σ w log σ(e_i − e_j) + (1 − w) log σ(e_j − e_i) − Σ e²/(2 prior_sd²), per query.
 
-    Everything else is as in `thurstone`, in logits in place of probits. The likelihood has a unique finite maximum
-    without a prior only where every split of a query's candidates into two has preference flowing both ways (Ford
-    1957), which is more than the connectedness that Theorem 5 asks for.
+    Everything else is as in `thurstone`, in logits in place of probits. The likelihood has a unique
+    finite maximum without a prior only where every split of a query's candidates into two has
+    preference flowing both ways (Ford 1957), which is more than the connectedness that Theorem 5
+    asks for.
 
     Raises:
         ConvergenceError: a query has no finite maximum.
@@ -625,8 +636,8 @@ ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradle
 def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = None) -> float:
     """Return D = 2 Σ w log(w/p) + (1 − w) log((1 − w)/(1 − p)), p = F(e_i − e_j); without ratings p = ½.
 
-    0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs of a candidate
-    without a rating, are left out.
+    0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs
+    of a candidate without a rating, are left out.
     """
     w = checked_preference(pairs, preference)
     known, fitted = np.isfinite(w), np.full(len(w), np.log(0.5))

@@ -1,22 +1,24 @@
 """From answers to ratings and gaps: the prior that fits them, the bias of position, errors that cover, and offsets.
 
-**The prior.** With ratings e ~ N(0, s²) in probits, the lead of a pair is N(0, 2s²), and the leads of two pairs that
-share a candidate correlate with ρ = s²/(1 + 2s²) once the noise of Thurstone's answers is added. So for any answers w
-with the mean P(i ≻ j), independent from pair to pair,
+**The prior.** With ratings e ~ N(0, s²) in probits, the lead of a pair is N(0, 2s²), and the leads
+of two pairs that share a candidate correlate with ρ = s²/(1 + 2s²) once the noise of Thurstone's
+answers is added. So for any answers w with the mean P(i ≻ j), independent from pair to pair,
 
     E[(w_ij − ½)(w_ik − ½)] = arcsin(ρ)/2π,     E[p(1 − p)] = ¼ − arcsin(2ρ)/2π,
 
-and the dispersion φ = Var(w | p)/(p(1 − p)) = 1 − E[w(1 − w)]/E[p(1 − p)]: 1 for yes-or-no answers, 1/v for the mean of
-v votes, 0 for an answer that is the probability itself. Residuals of ratings that are fitted with these say φ better
-where answers are fractions and more than the ratings need. Source: the orthant probability of two normals with
-correlation ρ, ¼ + arcsin(ρ)/2π (Sheppard 1899).
+and the dispersion φ = Var(w | p)/(p(1 − p)) = 1 − E[w(1 − w)]/E[p(1 − p)]: 1 for yes-or-no answers,
+1/v for the mean of v votes, 0 for an answer that is the probability itself. Residuals of ratings
+that are fitted with these say φ better where answers are fractions and more than the ratings need.
+Source: the orthant probability of two normals with correlation ρ, ¼ + arcsin(ρ)/2π (Sheppard 1899).
 
-**Lists.** Answers about the pairs of a list come from the same few showings of it. They are not independent: their
-errors are taken from the variance between the showings, so that more pairs of the same showings claim nothing more.
+**Lists.** Answers about the pairs of a list come from the same few showings of it. They are not
+independent: their errors are taken from the variance between the showings, so that more pairs of
+the same showings claim nothing more.
 
-**Between queries.** The ratings of a query have mean 0 whatever its candidates are worth, so that a query without a
-relevant document looks like one with many. A few of its candidates are compared with candidates of other queries, each
-as an answer to its own query. With e the ratings within queries and b the offsets,
+**Between queries.** The ratings of a query have mean 0 whatever its candidates are worth, so that a
+query without a relevant document looks like one with many. A few of its candidates are compared
+with candidates of other queries, each as an answer to its own query. With e the ratings within
+queries and b the offsets,
 
     P((q, i) ≻ (r, j)) = F(e_qi + b_q − e_rj − b_r),
 
@@ -85,9 +87,10 @@ class Spread:
 def moment(correlation: Floats, *biases: float) -> Floats:
     """Return E[(w − ½)(w′ − ½)] of two mean answers whose noisy leads have a correlation ρ.
 
-    w is the mean of a yes or no in both orders; the first shown wins with the chance Φ(h) on average, h a bias; several
-    occur equally often. It is ½∫ (exp(−h²/(1 + sin θ)) + exp(−h²/(1 − sin θ)))/2π dθ from 0 to arcsin ρ, and without a
-    bias arcsin(ρ)/2π: the derivative of a normal orthant in ρ is the density at its corner (Plackett 1954).
+    w is the mean of a yes or no in both orders; the first shown wins with the chance Φ(h) on
+    average, h a bias; several occur equally often. It is ½∫ (exp(−h²/(1 + sin θ)) + exp(−h²/(1 −
+    sin θ)))/2π dθ from 0 to arcsin ρ, and without a bias arcsin(ρ)/2π: the derivative of a normal
+    orthant in ρ is the density at its corner (Plackett 1954).
     """
     parts = [_orthant(correlation, bias, sign) for bias in biases or (0.0,) for sign in (1.0, -1.0)]
     return np.asarray(sum(parts) / len(parts))
@@ -106,13 +109,14 @@ def spread_of(
 ) -> Spread:
     """Estimate the spread of the ratings of all queries together, and the dispersion of the answers.
 
-    M = Σ (w_ij − ½)(w_ik − ½) over candidates i and the ordered pairs of their answers, over their number, estimates
-    arcsin(ρ)/2π with the standard error of a mean over candidates. s is the posterior mean of log s between 0.05 and 2
-    probits, given M and the belief log s ~ N(log 1, 1): 1 probit is 296 Elo points. φ is its mean over the same
-    posterior, at least (s/10)², so that the prior in effect, s/√φ, is never weaker than 10 probits.
+    M = Σ (w_ij − ½)(w_ik − ½) over candidates i and the ordered pairs of their answers, over their
+    number, estimates arcsin(ρ)/2π with the standard error of a mean over candidates. s is the
+    posterior mean of log s between 0.05 and 2 probits, given M and the belief log s ~ N(log 1, 1):
+    1 probit is 296 Elo points. φ is its mean over the same posterior, at least (s/10)², so that the
+    prior in effect, s/√φ, is never weaker than 10 probits.
 
-    Answers that never contradict each other tell the order, and of the spread only that it is large: it is then almost
-    2 probits. Where no candidate has two answers, s is the belief's, 0.66.
+    Answers that never contradict each other tell the order, and of the spread only that it is
+    large: it is then almost 2 probits. Where no candidate has two answers, s is the belief's, 0.66.
 
     Args:
         pairs: who was compared with whom, chosen without regard to the answers.
@@ -146,10 +150,11 @@ def refined(
 ) -> Spread:
     """Return the spread with the dispersion that the residuals of the fitted ratings show, found by turns with the fit.
 
-    φ = Σ (w − p)²/Σ v(1 − h), p = F(e_i − e_j) at the ratings, v = p(1 − p), both the mean of both orders where a bias
-    of position is fitted, h = c_ij·v_ij the leverage of an answer, c_ij its
-    Fisher information and v_ij the variance of the lead at φ = 1. Where ratings follow every answer (a cycle) residuals
-    say nothing, and φ stays what it was. Yes-or-no answers have φ = 1 by themselves.
+    φ = Σ (w − p)²/Σ v(1 − h), p = F(e_i − e_j) at the ratings, v = p(1 − p), both the mean of both
+    orders where a bias of position is fitted, h = c_ij·v_ij the leverage of an answer, c_ij its
+    Fisher information and v_ij the variance of the lead at φ = 1. Where ratings follow every answer
+    (a cycle) residuals say nothing, and φ stays what it was. Yes-or-no answers have φ = 1 by
+    themselves.
 
     Args:
         pairs: who was compared with whom.
@@ -185,18 +190,19 @@ def order_noise(
 ) -> tuple[float, float]:
     """Return what the disagreement of both orders says of fractional answers: a factor on errors, and κ on leads.
 
-    The two answers about a pair differ by noise alone, once the position bias, the mean difference, is taken off. So
-    the mean of both has at least the dispersion φ_o = Σ d²/4 / Σ p(1 − p), d the difference and p the fitted
-    preference: the factor is √(φ_o/φ), at least 1. And noise of variance σ² on the probits of single answers draws
-    fitted leads towards 0 by 1/κ, κ = √(1 + σ²), σ² half the variance of the difference of the probits of both orders
-    (between 0.01 and 0.99). Answers that are mostly yes or no, and judges who cannot disagree, have (1, 1).
+    The two answers about a pair differ by noise alone, once the position bias, the mean difference,
+    is taken off. So the mean of both has at least the dispersion φ_o = Σ d²/4 / Σ p(1 − p), d the
+    difference and p the fitted preference: the factor is √(φ_o/φ), at least 1. And noise of
+    variance σ² on the probits of single answers draws fitted leads towards 0 by 1/κ, κ = √(1 + σ²),
+    σ² half the variance of the difference of the probits of both orders (between 0.01 and 0.99).
+    Answers that are mostly yes or no, and judges who cannot disagree, have (1, 1).
 
     Args:
         judgements: of pairs, both orders.
         fitted: (m,) P(first ≻ second) by the ratings.
         dispersion: φ by the residuals.
-        difference: (m,) what the bias of position adds to the first order less the second, as it is fitted; None: the
-            mean difference.
+        difference: (m,) what the bias of position adds to the first order less the second, as it is
+            fitted; None: the mean difference.
     """
     one, other = judgements.forward, 1 - judgements.backward
     known = np.isfinite(one + other + fitted)
@@ -231,8 +237,8 @@ def _products(pairs: Pairs, x: Floats) -> tuple[Floats, Floats]:
 def spread_of_showings(pairs: Pairs, showings: Showings) -> float:
     """Return the spread s in probits, as `spread_of`, by products of answers that come from different showings.
 
-    Answers of one showing share its noise, and agree more than ratings make them. What the places alone make likely is
-    taken off each answer in the place of ½.
+    Answers of one showing share its noise, and agree more than ratings make them. What the places
+    alone make likely is taken off each answer in the place of ½.
 
     Args:
         pairs: of candidates in lists.
@@ -303,8 +309,8 @@ class Fit:
     def gap_errors(self, reference: Rows, gap: Floats) -> Floats:
         """Return (N,) the errors of gaps, √((f·se)² + ((κ − 1)·gap)² + δ²).
 
-        f and κ by `order_noise`, se that of the lead, and δ what the gap changes by when the bias of position does by
-        its standard error.
+        f and κ by `order_noise`, se that of the lead, and δ what the gap changes by when the bias
+        of position does by its standard error.
         """
         ratings, spread = self.ratings, self.spread
         lead = ratings.rating[self.pairs.first] - ratings.rating[self.pairs.second]
@@ -394,10 +400,10 @@ def _spread_of_lists(
 def showing_dispersion(pairs: Pairs, showings: Showings, ratings: Ratings, *, prior_sd: float) -> float:
     """Return φ, the variance of gaps between showings over that of independent answers, one for each pair.
 
-    With g_k the gradient of showing k's log-likelihood at the ratings and C their covariance, a gap c'e moves by
-    c'C(g_k − ḡ) with a showing: its variance is Σ_k (c'C(g_k − ḡ))²/(K(K − 1)). Independent answers would give
-    c'(C − C²/s²)c. φ is the sum of the first over that of the second, over the gaps of all candidates to the last
-    one of their query.
+    With g_k the gradient of showing k's log-likelihood at the ratings and C their covariance, a gap
+    c'e moves by c'C(g_k − ḡ) with a showing: its variance is Σ_k (c'C(g_k − ḡ))²/(K(K − 1)).
+    Independent answers would give c'(C − C²/s²)c. φ is the sum of the first over that of the
+    second, over the gaps of all candidates to the last one of their query.
 
     Source: the sandwich of Huber 1967 and White 1982 by clusters; one factor for all, since a query has few showings.
     """
@@ -436,8 +442,8 @@ class Offsets:
     """What comparisons between queries say.
 
     Attributes:
-        offset: (Q,) b of each query in Elo points, mean 0 over those compared with each other; NaN for a query that no
-            answer names.
+        offset: (Q,) b of each query in Elo points, mean 0 over those compared with each other; NaN
+            for a query that no answer names.
         comparisons: asked for.
         missing: of them without an answer.
         unreached: queries with ratings that no answer names, which have no offset.
@@ -454,11 +460,12 @@ class Offsets:
 def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings: Ratings) -> Offsets:
     """Return the offsets of queries: argmax_b Σ w log F(L + b_q − b_r) + (1 − w) log F(−L − b_q + b_r) − φΣ b²/(2s_b²).
 
-    L = e_qi − e_rj is known from the ratings. s_b comes from the answers as `spread_of` has it, whose moments hold
-    with candidates drawn anew for each comparison: leads of two comparisons of one query then share b_q alone, and
-    s_b = s√(1 + 2s_e²), s the spread that `spread_of` sees and s_e² the mean square of the ratings that were compared,
-    in probits. The dispersion is that of the residuals, φ = Σ (w − p)²/Σ p(1 − p) · m/(m − Σ_q I_q/(I_q + φ/s_b²)),
-    I_q the Fisher information about b_q, found by turns with the fit. Errors of the ratings pull offsets towards 0
+    L = e_qi − e_rj is known from the ratings. s_b comes from the answers as `spread_of` has it,
+    whose moments hold with candidates drawn anew for each comparison: leads of two comparisons of
+    one query then share b_q alone, and s_b = s√(1 + 2s_e²), s the spread that `spread_of` sees and
+    s_e² the mean square of the ratings that were compared, in probits. The dispersion is that of
+    the residuals, φ = Σ (w − p)²/Σ p(1 − p) · m/(m − Σ_q I_q/(I_q + φ/s_b²)), I_q the Fisher
+    information about b_q, found by turns with the fit. Errors of the ratings pull offsets towards 0
     somewhat.
 
     Args:

@@ -1,15 +1,17 @@
 """Who says which of two documents answers a query better, and what several say together.
 
-A judge gives a probability for each pair, NaN where it failed: a failure is a missing judgement, never a tie and never
-a vote. Another way of judging is another class with the four members of `Judge`, or a `ScoringJudge` that scores each
-document of a query. A judge may have more members:
+A judge gives a probability for each pair, NaN where it failed: a failure is a missing judgement,
+never a tie and never a vote. Another way of judging is another class with the four members of
+`Judge`, or a `ScoringJudge` that scores each document of a query. A judge may have more members:
 
-- `between(candidates, first, second)`: (m,) P(first answers its query better than second answers its own), the first
-  shown first; NaN where it failed. Only such judges compare candidates of different queries.
-- `keeps_answers`: True where what it answers is kept by itself, as vectors, scores, or answers of a language model.
-- `questions` and `cost(candidates, first, second)`: of one that asks a language model, what asks them, and about what
-  comparing these candidates in both orders takes (`Usage`), less the questions that an answer is kept of; what those
-  took is counted.
+- `between(candidates, first, second)`: (m,) P(first answers its query better than second answers
+  its own), the first shown first; NaN where it failed. Only such judges compare candidates of
+  different queries.
+- `keeps_answers`: True where what it answers is kept by itself, as vectors, scores, or answers of a
+  language model.
+- `questions` and `cost(candidates, first, second)`: of one that asks a language model, what asks
+  them, and about what comparing these candidates in both orders takes (`Usage`), less the questions
+  that an answer is kept of; what those took is counted.
 """
 
 from __future__ import annotations
@@ -276,12 +278,14 @@ class QuestionSettings(Settings):
     """What a language model is asked about a pair.
 
     Attributes:
-        question: Text file with your prompt. It has {query}, {first}, {second}, of an order {query}, {passages}, of
-            relevance {query}, {document}, and optionally {domain} and {answer}; without {answer}, the form of the
-            answer is explained at the end. In Python also a `Template`.
-        answer: Form of the answer. It is a number from 0 to 1 (preference), the same after the model's reasons, which
-            are kept (thoughts), one token, A or B, whose log-probabilities are read (token), the order of up to 20
-            documents at once (order), or how likely one document is an answer (relevance).
+        question: Text file with your prompt. It has {query}, {first}, {second}, of an order
+            {query}, {passages}, of relevance {query}, {document}, and optionally {domain} and
+            {answer}; without {answer}, the form of the answer is explained at the end. In Python
+            also a `Template`.
+        answer: Form of the answer. It is a number from 0 to 1 (preference), the same after the
+            model's reasons, which are kept (thoughts), one token, A or B, whose log-probabilities
+            are read (token), the order of up to 20 documents at once (order), or how likely one
+            document is an answer (relevance).
         orders: Times that documents are shown for an order, each second time reversed; even.
         domain: Field of the collection, which the prompt names.
     """
@@ -415,10 +419,11 @@ class PointwiseJudge(ScoringJudge):
 class ListJudge(LanguageJudge):
     """P(first ≻ second) as a language model orders up to 20 documents of a query at once.
 
-    Documents are shown in an order drawn for the query, then in its reverse, and so on. A pair's answer is the share of
-    those showings of the first before the second in which the first came out before it, so that a bias of position is
-    measured, and cancels, as with `LLMJudge`. More than 20 documents are sorted by windows of 20 from the end to the
-    front, of which the ten best move on; then those behind the first ten again.
+    Documents are shown in an order drawn for the query, then in its reverse, and so on. A pair's
+    answer is the share of those showings of the first before the second in which the first came out
+    before it, so that a bias of position is measured, and cancels, as with `LLMJudge`. More than 20
+    documents are sorted by windows of 20 from the end to the front, of which the ten best move on;
+    then those behind the first ten again.
 
     Args:
         question: what is asked, with `answer="order"`.

@@ -49,14 +49,16 @@ class JudgeSettings(Settings):
     """Who says which of two documents answers a query better.
 
     Attributes:
-        judge: bi-encoder[:MODEL], cross-encoder:MODEL, llm[:MODEL] or recorded:FILE; a bare MODEL is a bi-encoder. Its
-            own settings may follow, as in llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be given several
-            times: the mean of their answers. Default: bi-encoder. In Python also an object with the methods of
+        judge: bi-encoder[:MODEL], cross-encoder:MODEL, llm[:MODEL] or recorded:FILE; a bare MODEL
+            is a bi-encoder. Its own settings may follow, as in
+            llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be given several times: the mean
+            of their answers. Default: bi-encoder. In Python also an object with the methods of
             `Judge`, or a list.
         between_judge: Judge between queries. Default: that of the ratings.
-        temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
-        accept_judge: Rate even where the answers do not clearly prefer labelled positives, or contradict themselves
-            when the order of the documents is reversed.
+        temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1
+            for logits.
+        accept_judge: Rate even where the answers do not clearly prefer labelled positives, or
+            contradict themselves when the order of the documents is reversed.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
@@ -86,7 +88,8 @@ class RatingSettings(Settings):
         between: Comparisons with other queries; even. They give each query an offset.
         model: Model of the ratings.
         prior_sd: Spread of the prior in probits or logits. Default: fitted to the answers.
-        validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
+        validate: Negatives that are also compared with the positive directly; borderline is a gap
+            of 80 to 150.
     """
 
     heading = "Rating"

@@ -1,9 +1,10 @@
 """Candidates of queries, which of them are compared with each other, and what a judge says of them.
 
-Pairs to ask about are sparse random graphs that are regular, simple and connected (ANMI 2.0, section 6.3). A graph is
-drawn by the keys of its query's candidates alone (`candidate_keys`: a hash of query, document and seed), as rings of
-consistent hashing are: another query changes nothing, and another candidate takes its place in each cycle, where it
-breaks one pair. Answers cost money; those that were given are asked for again by the same pairs.
+Pairs to ask about are sparse random graphs that are regular, simple and connected (ANMI 2.0,
+section 6.3). A graph is drawn by the keys of its query's candidates alone (`candidate_keys`: a hash
+of query, document and seed), as rings of consistent hashing are: another query changes nothing, and
+another candidate takes its place in each cycle, where it breaks one pair. Answers cost money; those
+that were given are asked for again by the same pairs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class Pairs:
     Attributes:
         offsets: (Q + 1,) int64, from 0, not decreasing.
         first: (m,) int64, a candidate.
-        second: (m,) int64, another candidate of the same query. The pairs come query by query; a pair may repeat.
+        second: (m,) int64, another candidate of the same query. The pairs come query by query; a
+            pair may repeat.
 
     Raises:
         InputError: offsets that fall, a candidate that does not exist or is paired with itself, a pair across
@@ -311,7 +313,8 @@ class Showings:
         """Return (m,) the share of showings in which the first came out before the second; NaN without one.
 
         Args:
-            side: 1 for the showings in which it stood before the second, −1 for those in which it stood behind.
+            side: 1 for the showings in which it stood before the second, −1 for those in which it
+                stood behind.
         """
         shown = np.isfinite(self.wins) & (side * self.ahead > 0)
         with np.errstate(invalid="ignore"):
@@ -326,8 +329,9 @@ class Showings:
 def combined(answers: Sequence[Judgements]) -> Judgements:
     """Return the mean of judges' judgements of the same pairs, p = (1/|P|) Σ_p (f_p + 1 − b_p)/2; of one, its own.
 
-    f_p and b_p are judge p's answers in both orders. A judge that lacks one order of a pair is left out of that pair,
-    with the order that it has: its position bias would stay in the mean. NaN where every judge is left out.
+    f_p and b_p are judge p's answers in both orders. A judge that lacks one order of a pair is left
+    out of that pair, with the order that it has: its position bias would stay in the mean. NaN
+    where every judge is left out.
 
     Args:
         answers: of at least one judge, all about the same pairs.
@@ -349,7 +353,8 @@ def combined(answers: Sequence[Judgements]) -> Judgements:
 def agreements(judges: Sequence[Judgements]) -> Floats:
     """Return (J,) how often each judge prefers what the mean of the others prefers.
 
-    Over pairs about which the judge and at least one other have an answer, neither ½. NaN without such a pair.
+    Over pairs about which the judge and at least one other have an answer, neither ½. NaN without
+    such a pair.
     """
     answers = np.stack([judge.preference for judge in judges])
     known = np.isfinite(answers)
@@ -396,7 +401,8 @@ def mixed(values: Keys) -> Keys:
 def ringed(keys: Keys) -> Rows:
     """Return (count, n(n − 1)/2, 2) all edges, by (count, n) keys of vertices.
 
-    The vertices lie in a ring by their keys: first come the edges of neighbours, then of the next but one, and so on.
+    The vertices lie in a ring by their keys: first come the edges of neighbours, then of the next
+    but one, and so on.
     """
     n = keys.shape[1]
     steps = [np.arange(n if 2 * step < n else n // 2) for step in range(1, n // 2 + 1)]
@@ -442,7 +448,8 @@ def _drawn(keys: Keys, degree: int, attempt: int) -> tuple[Rows, npt.NDArray[np.
 def _repair(cycle: Rows, used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Reverse parts of each row of `cycle`, in place, until no edge is used; tell which rows got there.
 
-    A used edge (a, b) and the edge (x, y) give way to (a, x) and (b, y), which are not used: each step lessens them.
+    A used edge (a, b) and the edge (x, y) give way to (a, x) and (b, y), which are not used: each
+    step lessens them.
     """
     rows, n, done = np.arange(len(cycle)), cycle.shape[1], np.ones(len(cycle), bool)
     place = np.arange(n)
@@ -478,15 +485,17 @@ def all_pairs(sizes: npt.ArrayLike) -> Pairs:
 def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | np.random.Generator) -> Pairs:
     """Return for each query the union of degree/2 random Hamiltonian cycles over its candidates.
 
-    Cycle c goes through a query's candidates in the order of hash(key, c). The union of independent cycles (eq. 32,
-    Algorithm 2) can repeat an edge, which then leaves a candidate with fewer neighbours. Here a cycle that meets an
-    edge (a, b) of an earlier one has the part from b to the next place x with no edge (a, x) or (b, y) reversed, y
-    being the one after x, until none is repeated: the graph is simple, connected and exactly `degree`-regular,
-    degree·n/2 pairs. Such a place is always there for n ≥ 2·degree. Where n is smaller and none is found, other keys
-    are tried, and at last each candidate is compared with its nearest neighbours in a ring, by their keys. Where
-    n ≤ degree + 1, all pairs are compared.
+    Cycle c goes through a query's candidates in the order of hash(key, c). The union of independent
+    cycles (eq. 32, Algorithm 2) can repeat an edge, which then leaves a candidate with fewer
+    neighbours. Here a cycle that meets an edge (a, b) of an earlier one has the part from b to the
+    next place x with no edge (a, x) or (b, y) reversed, y being the one after x, until none is
+    repeated: the graph is simple, connected and exactly `degree`-regular, degree·n/2 pairs. Such a
+    place is always there for n ≥ 2·degree. Where n is smaller and none is found, other keys are
+    tried, and at last each candidate is compared with its nearest neighbours in a ring, by their
+    keys. Where n ≤ degree + 1, all pairs are compared.
 
-    Another candidate takes its place in each cycle: all pairs are kept but one a cycle, and those that repairs change.
+    Another candidate takes its place in each cycle: all pairs are kept but one a cycle, and those
+    that repairs change.
 
     Args:
         sizes: (Q,) int, how many candidates each query has; 0 and 1 give no pair.
@@ -536,9 +545,10 @@ def first_pairs(pairs: Pairs, most: int) -> Pairs:
 def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArray[np.bool_], degree: int) -> Rows:
     """Return (m, 2) candidates of different queries to compare: degree/2 random Hamiltonian cycles over the queries.
 
-    Cycle c goes through the queries in the order of hash(key, c). Each query meets the next one with the rated
-    candidate of least hash(key, c), and the one before with that of another hash. So another query or candidate
-    changes little of what is asked. Two queries may meet twice, then with other candidates.
+    Cycle c goes through the queries in the order of hash(key, c). Each query meets the next one
+    with the rated candidate of least hash(key, c), and the one before with that of another hash. So
+    another query or candidate changes little of what is asked. Two queries may meet twice, then
+    with other candidates.
 
     Args:
         offsets: (Q + 1,) of candidates, as in `Pairs`.
@@ -573,8 +583,9 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
 def algebraic_connectivity(pairs: Pairs) -> Floats:
     """Return (Q,) the second smallest eigenvalue of each query's graph Laplacian D − A, repeated pairs counted once.
 
-    It is 0 where the graph is not connected; larger means that errors spread less (Var ≤ 1/λ₂, eq. A.6); a random
-    k-regular graph has about k − 2√(k − 1) (Friedman). NaN for queries with fewer than two candidates.
+    It is 0 where the graph is not connected; larger means that errors spread less (Var ≤ 1/λ₂, eq.
+    A.6); a random k-regular graph has about k − 2√(k − 1) (Friedman). NaN for queries with fewer
+    than two candidates.
     """
     result = np.full(pairs.queries, np.nan)
     for block in pairs.blocks(memory.rows_at_once(_CELL, most=_CELLS)):

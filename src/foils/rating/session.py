@@ -1,11 +1,11 @@
 """Asking judges, in both orders where order can matter, and keeping every answer on disk.
 
-A judge keeps its answers by itself, as vectors, scores, or answers of a language model. Those of others are kept here,
-block by block: a kill costs at most one block, and asking again asks only what is not yet known. An answer that failed
-is not kept, so the next run tries it once more.
+A judge keeps its answers by itself, as vectors, scores, or answers of a language model. Those of
+others are kept here, block by block: a kill costs at most one block, and asking again asks only
+what is not yet known. An answer that failed is not kept, so the next run tries it once more.
 
-What speaks for a judge: labelled positives win, and both orders of a pair agree. One that knows nothing is found out by
-a trial of about forty comparisons, before the others are paid for.
+What speaks for a judge: labelled positives win, and both orders of a pair agree. One that knows
+nothing is found out by a trial of about forty comparisons, before the others are paid for.
 """
 
 from __future__ import annotations
@@ -127,9 +127,10 @@ def ask(
         judge: whom to ask.
         candidates: queries and documents.
         pairs: what to ask about.
-        store: where answers are kept, by the judge's fingerprint, ids and texts; None, or a judge that keeps its own:
-            not here.
-        block: pairs asked, and kept, together (whole queries, so somewhat more): what a kill can cost; None: 2048.
+        store: where answers are kept, by the judge's fingerprint, ids and texts; None, or a judge
+            that keeps its own: not here.
+        block: pairs asked, and kept, together (whole queries, so somewhat more): what a kill can
+            cost; None: 2048.
 
     Raises:
         FailureError: an answer outside [0, 1], or not one for each pair.
@@ -195,7 +196,8 @@ class JudgeSession:
     """Asks judges about pairs, and remembers the answers of each.
 
     Args:
-        judges: whom to ask, at least one; several are asked one after the other, and their answers `combined`.
+        judges: whom to ask, at least one; several are asked one after the other, and their answers
+            `combined`.
         candidates: queries and documents.
         store: where answers are kept of judges who do not keep them.
 
@@ -268,7 +270,8 @@ class Evidence:
     """What speaks for a judge.
 
     Attributes:
-        positives_win: share of the comparisons with a labelled positive that it wins, the mean over queries; NaN: none.
+        positives_win: share of the comparisons with a labelled positive that it wins, the mean over
+            queries; NaN: none.
         orders_agree: correlation of the answers of both orders (`Judgements.order_correlation`).
         queries: number of queries with such a comparison.
         doubt: why the judge is not clearly better than chance; empty where it is, or too few answers tell.
@@ -297,8 +300,9 @@ class Evidence:
 def evidence_of(pairs: Pairs, judgements: Judgements, relevant: Rows, *, clearly: float = CLEARLY) -> Evidence:
     """Return how often labelled positives win, how far both orders agree, and whether either is clearly above chance.
 
-    A mean over at least 20 queries has to be above ½ by `clearly` standard errors, a correlation over at least 20 pairs
-    above 0 likewise (r√m). Twenty answers and more that are all within .01 of ½ say nothing of any document.
+    A mean over at least 20 queries has to be above ½ by `clearly` standard errors, a correlation
+    over at least 20 pairs above 0 likewise (r√m). Twenty answers and more that are all within .01
+    of ½ say nothing of any document.
 
     Args:
         pairs: that were asked about.
@@ -354,8 +358,9 @@ def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: b
         accepted: whether judges may be no better than chance.
 
     Raises:
-        FailureError: the judges are not clearly better than chance, and are not accepted all the same; or language
-            models were asked and each question failed, since no table is to look rated.
+        FailureError: the judges are not clearly better than chance, and are not accepted all the
+            same; or language models were asked and each question failed, since no table is to look
+            rated.
     """
     name = "+".join(each.name for each in asking.judges)
     free = (ScoringJudge, RecordedJudge)

@@ -8,14 +8,15 @@
 
         top: Annotated[int, Option(least=1)] = 10
 
-Name, type and default are the field's own; the help stands in the docstring; the range, what the option needs of others
-to have an effect, and what the program needs beside them stand in `Option`.
+Name, type and default are the field's own; the help stands in the docstring; the range, what the
+option needs of others to have an effect, and what the program needs beside them stand in `Option`.
 
-A door is the one function of a stage, which the program's verb is made of. It takes its settings one by one, as keyword
-arguments, and is written with them in groups::
+A door is the one function of a stage, which the program's verb is made of. It takes its settings
+one by one, as keyword arguments, and is written with them in groups::
 
     @door
-    def mine(collection: CollectionLike, method: str = "bm25", *, window: WindowSettings, seed: int = 0) -> Mined: ...
+    def mine(collection: CollectionLike, method: str = "bm25", *, window: WindowSettings, seed: int
+    = 0) -> Mined: ...
 
     mine("scifact/", "bm25", top=10)     # top is a field of WindowSettings
 """

@@ -182,7 +182,8 @@ class RayExecutor:
         ray, resources, torch = self._ray, self._ray.cluster_resources(), sys.modules.get("torch")
         gpus = 1 if model and resources.get("GPU", 0) >= 1 else 0
         task = ray.remote(_do).options(num_cpus=self._threads, num_gpus=gpus, max_retries=self._retries)
-        # What decides a result, or where things lie, but no keys; the work by reference, in a list: Ray leaves it so
+        # What decides a result, or where things lie, but no keys; the work by reference, in a list:
+        # Ray leaves it so
         environment = {name: os.environ[name] for name in SHARED if name in os.environ}
         environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self._threads))
         torch_threads = torch and torch.get_num_threads()

@@ -2,7 +2,8 @@
 
 The coverage C says how much of a query's tokens, by idf, a negative repeats.
 
-s_p = u·v⁺, s_n = u·v⁻, s_pn = v⁺·v⁻ are inner products of unit vectors; every array is (m,), one entry a triplet.
+s_p = u·v⁺, s_n = u·v⁻, s_pn = v⁺·v⁻ are inner products of unit vectors; every array is (m,), one
+entry a triplet.
 """
 
 from __future__ import annotations
@@ -139,7 +140,8 @@ BUCKETS: dict[str, Callable[[Gates], Marks]] = {
 def triplet_means(gates: Gates, member: Marks) -> dict[str, Any]:
     """Average the gates over the triplets of one source, by the names of scores.json; `member` (m,) marks one or more.
 
-    Mean ρ, η, C, ψ and −log ρ (`pair_loss`), the share with ρ < 0.5 (`inversion_rate`), and `buckets`, in percent.
+    Mean ρ, η, C, ψ and −log ρ (`pair_loss`), the share with ρ < 0.5 (`inversion_rate`), and
+    `buckets`, in percent.
     """
     values: dict[str, npt.NDArray[Any]] = {name: getattr(gates, name) for name in ("rho", "eta", "coverage", "psi")}
     values |= {"pair_loss": gates.loss, "inversion_rate": gates.rho < 0.5}
@@ -219,9 +221,10 @@ class Lexicon:
 
         Args:
             records: whose pool.
-            corpus: "pooled", the distinct positives and negatives of the sources scored together, the control's left
-                out; "collection", all its documents, which does not change with the set of sources;
-                "pooled+queries", the pooled texts and the records' queries; "uniform", idf = 1 everywhere.
+            corpus: "pooled", the distinct positives and negatives of the sources scored together,
+                the control's left out; "collection", all its documents, which does not change with
+                the set of sources; "pooled+queries", the pooled texts and the records' queries;
+                "uniform", idf = 1 everywhere.
 
         Raises:
             UnknownNameError: no such corpus.

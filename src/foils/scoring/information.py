@@ -1,10 +1,12 @@
 """ECI_sem: the information matrix as a sum that merges, its log-determinant, how certain that is, and its maximum.
 
-A jackknife over blocks of records takes the bias of a score away, and a bootstrap gives its interval. log det is
-concave, so the score of few records lies below the score of many, by more the smaller λ is: by several standard errors
-at λ = 0.001 and a hundred records. Intervals are of the score that many records like these would have.
+A jackknife over blocks of records takes the bias of a score away, and a bootstrap gives its
+interval. log det is concave, so the score of few records lies below the score of many, by more the
+smaller λ is: by several standard errors at λ = 0.001 and a hundred records. Intervals are of the
+score that many records like these would have.
 
-`compose` makes a better source of several: for each query the negatives whose log det is largest, chosen greedily.
+`compose` makes a better source of several: for each query the negatives whose log det is largest,
+chosen greedily.
 """
 
 from __future__ import annotations
@@ -142,7 +144,8 @@ def block_sums(
 ) -> Iterator[Float64s]:
     """Yield for each block of triplets each target's Σ w·r·rᵀ, (targets, d, d).
 
-    The triplets of a block with the same members form an *atom*, which is multiplied once; a target is a sum of atoms.
+    The triplets of a block with the same members form an *atom*, which is multiplied once; a target
+    is a sum of atoms.
     """
 
     def summed(rows: Rows) -> tuple[int, Float64s]:
@@ -205,8 +208,8 @@ def leave_out(
 ) -> dict[str, Float64s]:
     """Return each target's score without each block of records, name -> (B,), by a second pass over the triplets.
 
-    θ₋ᵦ = log det(Id + (S − Sᵦ)/((N − Nᵦ)·λ)), exactly; no block's sums are kept. NaN where the block has none of the
-    target's triplets, or all of them.
+    θ₋ᵦ = log det(Id + (S − Sᵦ)/((N − Nᵦ)·λ)), exactly; no block's sums are kept. NaN where the
+    block has none of the target's triplets, or all of them.
 
     Args:
         geometry: the vectors.
@@ -237,9 +240,10 @@ def bootstrap(
 ) -> dict[str, Resampled]:
     """Resample blocks of records with replacement, the same for all targets.
 
-    With B blocks that hold a target's negatives, θ its score and θ₋ᵦ the score without block b, the pseudo-values
-    pᵦ = Bθ − (B − 1)θ₋ᵦ average to the score without its bias of order 1/B, and spread as B independent scores do. A
-    replicate is the mean of the drawn pᵦ; its spread about the mean is widened as Student's t asks with B − 1 degrees.
+    With B blocks that hold a target's negatives, θ its score and θ₋ᵦ the score without block b, the
+    pseudo-values pᵦ = Bθ − (B − 1)θ₋ᵦ average to the score without its bias of order 1/B, and
+    spread as B independent scores do. A replicate is the mean of the drawn pᵦ; its spread about the
+    mean is widened as Student's t asks with B − 1 degrees.
 
     Args:
         scores: target name -> θ.
@@ -291,16 +295,18 @@ def compose(
 ) -> Composition:
     """Choose for each record the negatives S that maximise F(S) = log det(Id + Σ_{i∈S} w_i·r_i·r_iᵀ/(Kλ)), |S| ≤ K.
 
-    F is ECI_sem's objective of one query (ECI_sem eq. 26–27), monotone and submodular, so that the greedy choice
-    reaches at least 1 − 1/e of the best (Nemhauser et al. 1978). By the matrix-determinant lemma a candidate's gain is
-    log(1 + w·rᵀA⁻¹r/(Kλ)); all gains of a query follow from the Gram matrix of its residuals by an incremental
-    Cholesky factor (Chen et al. 2018), O(K·n) a step for n candidates, with no determinant at all.
+    F is ECI_sem's objective of one query (ECI_sem eq. 26–27), monotone and submodular, so that the
+    greedy choice reaches at least 1 − 1/e of the best (Nemhauser et al. 1978). By the
+    matrix-determinant lemma a candidate's gain is log(1 + w·rᵀA⁻¹r/(Kλ)); all gains of a query
+    follow from the Gram matrix of its residuals by an incremental Cholesky factor (Chen et al.
+    2018), O(K·n) a step for n candidates, with no determinant at all.
 
     Args:
         geometry: records, candidates and their vectors.
         weights: (m,) non-negative weight of each candidate: the gates, a rating's weight, or ones.
         count: K, at least 1.
-        regularization: λ above 0; the smaller, the more a direction that is taken already counts against a candidate.
+        regularization: λ above 0; the smaller, the more a direction that is taken already counts
+            against a candidate.
         block: candidates at once.
 
     Returns:
@@ -376,7 +382,8 @@ def composed(negatives: Negatives, records: Records, composition: Composition, w
         weights: (m,) that it was made with.
 
     Returns:
-        The table with `composition_rank` (the step, null where not chosen) and `composition_gain`, and `weight`.
+        The table with `composition_rank` (the step, null where not chosen) and `composition_gain`,
+            and `weight`.
     """
     triplet = triplets_of_rows(negatives, records)
     known = triplet >= 0

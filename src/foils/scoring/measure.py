@@ -160,7 +160,8 @@ def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Flo
         here = slice(first, last)
         negatives = geometry.documents.take(geometry.document[triplets]).reshape(*where.shape, -1)
         positives = geometry.documents.take(geometry.positive[here])
-        # The same routine as for s_p: where positive and negative have one vector, their similarities are equal.
+        # The same routine as for s_p: where positive and negative have one vector, their
+        # similarities are equal.
         to_query = np.einsum("bkd,bd->bk", negatives, geometry.queries.take(here))[where]
         to_positive = np.einsum("bkd,bd->bk", negatives, positives)[where]
         negatives -= positives[:, None]
@@ -207,8 +208,8 @@ def gradient_energies(
 ) -> Float64s:
     """Return ‖g_t‖² of each record and each target, (T, targets), NaN where the target has no negative for it.
 
-    g_t = (1/τ)(Σ_j P_j d_j − d_+), P the softmax at τ over the positive and its negatives (ECI_sem Table 3; that it is
-    per record over the whole list follows from the published figures).
+    g_t = (1/τ)(Σ_j P_j d_j − d_+), P the softmax at τ over the positive and its negatives (ECI_sem
+    Table 3; that it is per record over the whole list follows from the published figures).
 
     Args:
         geometry: the vectors.
@@ -256,7 +257,8 @@ def padded(record: Rows, records: int, *, block: int = BLOCK) -> Iterator[Stretc
         block: a record with more triplets has a rectangle of its own.
 
     Yields:
-        First and last + 1 of a stretch of B records; the triplets (B·K,) of its rectangle; which of them are real
+        First and last + 1 of a stretch of B records; the triplets (B·K,) of its rectangle; which of
+            them are real
         (B, K), the others repeating one that is.
     """
     offsets = np.searchsorted(record, np.arange(records + 1))

@@ -101,10 +101,11 @@ def source_eci(
 ) -> ECI:
     """Return ECI of one source from its similarities.
 
-    The text of the paper takes Δ from the hardest negative of a list, its tables do not: there a union has a larger
-    margin than a part of it (.192 > .175), and the three hardest negatives a smaller one than all (.093 < .175), where
-    the hardest is the same. The mean over negatives explains both, and S + Δ is .780 for the two sources whose S and Δ
-    are printed; two of three unions at three negatives fit neither reading.
+    The text of the paper takes Δ from the hardest negative of a list, its tables do not: there a
+    union has a larger margin than a part of it (.192 > .175), and the three hardest negatives a
+    smaller one than all (.093 < .175), where the hardest is the same. The mean over negatives
+    explains both, and S + Δ is .780 for the two sources whose S and Δ are printed; two of three
+    unions at three negatives fit neither reading.
 
     Args:
         record: (k,) record of each negative, ascending.
@@ -151,10 +152,11 @@ class ScoreSettings(Settings):
     Attributes:
         split: Split of the judgements whose positives are used.
         hybrids: Score unions of up to this many sources; 1 scores none.
-        temperature: Temperature τ, which divides similarities; 0.05 is 1/20, the scale of multiple-negatives ranking.
+        temperature: Temperature τ, which divides similarities; 0.05 is 1/20, the scale of
+            multiple-negatives ranking.
         regularization: λ of log det(Id + I/λ); the smaller it is, the more diversity counts.
-        sample: Compute the published scores of a seeded sample of this many records, those that every source covers
-            first. Default: all records.
+        sample: Compute the published scores of a seeded sample of this many records, those that
+            every source covers first. Default: all records.
         seed: Seed of sample, random negatives, blocks and resamplings; the same seed gives the same bytes.
     """
 
@@ -173,19 +175,23 @@ class SourceScore:
     Attributes:
         records: with at least one of its negatives. `negatives`: N. `dropped`: reason -> number left out (see
             `make_records`).
-        eci_sem: log det(Id + I/λ). `eci_sem_low`, `eci_sem_high`: interval of the score that many records like these
-            would have (NaN: fewer than two blocks of records). `eci_sem_bias`: eci_sem less that score, as the
-            jackknife estimates it. `interval_covers`: whether the interval covers as often as it says, which it does
-            not where the bias is above 2 standard errors (a small λ, few records).
-        trace: tr I/λ, what the score would be without diversity. `diversity`: their difference, in [0, trace].
+        eci_sem: log det(Id + I/λ). `eci_sem_low`, `eci_sem_high`: interval of the score that many
+            records like these would have (NaN: fewer than two blocks of records). `eci_sem_bias`:
+            eci_sem less that score, as the jackknife estimates it. `interval_covers`: whether the
+            interval covers as often as it says, which it does not where the bias is above 2
+            standard errors (a small λ, few records).
+        trace: tr I/λ, what the score would be without diversity. `diversity`: their difference, in
+            [0, trace].
         effective_rank: of I.
-        eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits the published
-            tables. `eci_per_query`: mean of each record's own. `eci_list`, `eci_list_per_query`, `margin_list`: the
-            same with the margin of the list's hardest negative, the published text (`foils.scoring.scores.MARGINS`).
+        eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits
+            the published tables. `eci_per_query`: mean of each record's own. `eci_list`,
+            `eci_list_per_query`, `margin_list`: the same with the margin of the list's hardest
+            negative, the published text (`foils.scoring.scores.MARGINS`).
         rho, eta, coverage, psi, pair_loss, inversion_rate, buckets: see `triplet_means`.
         control_ratio: score over the control's, with its interval; NaN without a control.
-        easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
-            too, when one of its parts is: the score of a union is about the mean of its parts' scores.
+        easy: the score is not clearly below the control's: such negatives are easy, not good. A
+            hybrid is easy, too, when one of its parts is: the score of a union is about the mean of
+            its parts' scores.
     """
 
     name: str
@@ -358,13 +364,15 @@ def score_sources(
         collection: documents, queries, judgements.
         sources: name -> negatives.
         encoder: with the prompts and the maximum length of the training.
-        store: of vectors; only texts it does not hold yet are encoded, each once, hybrids and control included.
+        store: of vectors; only texts it does not hold yet are encoded, each once, hybrids and
+            control included.
         settings: see `ScoreSettings`.
         control: also score random negatives, beside which easy sources show themselves.
         replicates: of the bootstrap over blocks of records; 0 gives no intervals.
         tokenizer: of the lexical coverage, a name of `foils.data.tokens.TOKENIZERS`.
         idf_corpus: texts over which inverse document frequencies are counted (`Lexicon.idf`).
-        measured: what was measured of these sources, their sample and the control, and of more; None: it is done here.
+        measured: what was measured of these sources, their sample and the control, and of more;
+            None: it is done here.
 
     Raises:
         InputError: no negatives, unknown ids, settings out of range.

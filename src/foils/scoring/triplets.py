@@ -1,7 +1,8 @@
 """Records for scoring: the sources' negatives of each query as one set of distinct triplets.
 
-A triplet (query, positive, negative) that several sources hold is kept once, with the set of its sources as bits. So a
-hybrid is a union of bits, and every text is embedded, and every triplet measured, once.
+A triplet (query, positive, negative) that several sources hold is kept once, with the set of its
+sources as bits. So a hybrid is a union of bits, and every text is embedded, and every triplet
+measured, once.
 """
 
 from __future__ import annotations
@@ -60,14 +61,16 @@ class Records:
         collection: that the sources were made from.
         queries: (T,) query rows.
         positives: (T,) pool index of each record's first labelled positive.
-        all_positives: (p,) pool indices of all labelled positives, and `positive_record` (p,) their records, ascending.
+        all_positives: (p,) pool indices of all labelled positives, and `positive_record` (p,) their
+            records, ascending.
         record: (m,) the record of each triplet, ascending.
         document: (m,) pool index of the negative.
         members: (m,) bit s is set where source s holds the triplet.
         texts: the pool of distinct texts.
         names: of the sources, by bit; the control, where there is one, is the last.
         dropped: source name -> reason -> number of negatives (of queries, where the reason says so) left out.
-        corpus: (c,) pool indices of the distinct positives and negatives of the sources, the control's left out.
+        corpus: (c,) pool indices of the distinct positives and negatives of the sources, the
+            control's left out.
         sampled: (s,) records that published scores are of; the others are looked at by the decision alone.
     """
 
@@ -156,23 +159,24 @@ def make_records(
 ) -> Records:
     """Unite sources into records (ECI_sem, Problem Setup).
 
-    A record is a query of the split, with its first labelled positive, for which some source has a negative. Left out
-    of a source, and counted: rows that an earlier stage rejected, queries without a positive in the split, negatives
-    whose text equals a labelled positive of the query (in any split), second negatives with the same text, and the
-    queries of the split (of the sample) that are left without a negative.
+    A record is a query of the split, with its first labelled positive, for which some source has a
+    negative. Left out of a source, and counted: rows that an earlier stage rejected, queries
+    without a positive in the split, negatives whose text equals a labelled positive of the query
+    (in any split), second negatives with the same text, and the queries of the split (of the
+    sample) that are left without a negative.
 
     Args:
         collection: documents, queries, judgements.
         sources: name -> negatives.
         split: whose judgements give the positives.
-        sample: number of records to draw, seeded: from the queries that every source has negatives for, and from those
-            that some source has where these are not enough; None: all.
-        control: add a source of random negatives: for each record as many as the sources have on average, drawn
-            from the distinct texts of the sources, so that no further text has to be embedded; fewer where the
-            sources have no more texts.
+        sample: number of records to draw, seeded: from the queries that every source has negatives
+            for, and from those that some source has where these are not enough; None: all.
+        control: add a source of random negatives: for each record as many as the sources have on
+            average, drawn from the distinct texts of the sources, so that no further text has to be
+            embedded; fewer where the sources have no more texts.
         seed: of sample and control.
-        queries: rows of the queries that alone are looked at; then a source may have no negative of theirs. With
-            `beside` they are looked at in addition to the sample.
+        queries: rows of the queries that alone are looked at; then a source may have no negative of
+            theirs. With `beside` they are looked at in addition to the sample.
         beside: name -> negatives of `queries` that sample, control and idf take no notice of.
 
     Raises:

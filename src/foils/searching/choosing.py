@@ -1,13 +1,14 @@
 """Settings for DIME and Eclipse: a whole grid in one pass, chosen on other queries than it is reported on.
 
-Three facts make the grid cheap. The order of dimensions under q ⊙ (α·s − β·m) depends on β/α alone, so the 100
-published pairs of weights are 63 orders. The retained shares are prefixes of one order, so one running sum of q_i·d_i
-over the sorted dimensions passes through the scores of every share. And a ranking counts only through the ranks of
-its relevant documents, which need comparisons, not a sort.
+Three facts make the grid cheap. The order of dimensions under q ⊙ (α·s − β·m) depends on β/α alone,
+so the 100 published pairs of weights are 63 orders. The retained shares are prefixes of one order,
+so one running sum of q_i·d_i over the sorted dimensions passes through the scores of every share.
+And a ranking counts only through the ranks of its relevant documents, which need comparisons, not a
+sort.
 
-Two numbers come out, and their names say which is which: *oracle*, the best setting on the very queries it is
-reported on, as published; and *honest*, settings chosen by cross-validation, reported on the queries held out, over
-many deals of the queries to the folds.
+Two numbers come out, and their names say which is which: *oracle*, the best setting on the very
+queries it is reported on, as published; and *honest*, settings chosen by cross-validation, reported
+on the queries held out, over many deals of the queries to the folds.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ def published_grid(reading: Reading = "few-relevant", *, moon_pool: int | None =
     """Return Eclipse's grid: α, β and share in 0.1..1 by 0.1; k⁺ in 2..6, k⁻ in 2..14.
 
     Args:
-        reading: the paper's sentence can be read both ways, each of 65,000 settings. `few-relevant`: k⁺ in 2..6, as
-            in the authors' notebook; `few-irrelevant`: k⁻ in 2..6.
+        reading: the paper's sentence can be read both ways, each of 65,000 settings.
+            `few-relevant`: k⁺ in 2..6, as in the authors' notebook; `few-irrelevant`: k⁻ in 2..6.
         moon_pool: draw the moons at random from so many of the last documents (Table 3).
 
     Raises:
@@ -136,7 +137,8 @@ class Judged:
     Attributes:
         queries: (n, d).
         documents: vectors of all documents.
-        lists: n rankings of document positions by all dimensions, best first: the feedback, and what is ranked again.
+        lists: n rankings of document positions by all dimensions, best first: the feedback, and
+            what is ranked again.
         relevant: n sets of relevant documents.
         answers: (n, d) vectors of an answer text per query, where there are some; a row of NaN: no answer.
         k: how many documents of a new ranking count in a measure.
@@ -248,7 +250,8 @@ class Tuned:
         measure: by which the settings were chosen.
         settings: of each fold of each deal (one for the oracle).
         per_query: measure → (n,) values with the setting of the query's fold, the mean over deals.
-        spread: measure → standard deviation of the mean over deals (n − 1); 0 of one deal, and for the oracle.
+        spread: measure → standard deviation of the mean over deals (n − 1); 0 of one deal, and for
+            the oracle.
     """
 
     kind: Literal["oracle", "honest"]
@@ -269,9 +272,9 @@ def cross_validate(
 ) -> Tuned:
     """Choose on the other folds, report on each fold: no query has a say in its own setting.
 
-    Queries are dealt to the folds at random, as evenly as they go; the best mean wins, the first setting where equal.
-    What one deal gives depends on the deal, so there are several: `per_query` is their mean, `spread` how far the mean
-    of one lies from another's.
+    Queries are dealt to the folds at random, as evenly as they go; the best mean wins, the first
+    setting where equal. What one deal gives depends on the deal, so there are several: `per_query`
+    is their mean, `spread` how far the mean of one lies from another's.
 
     Args:
         values: of `evaluate_grid`.
@@ -340,8 +343,8 @@ def evaluate_grid(judged: Judged, grid: Grid, *, rng: np.random.Generator | None
     """Measure every setting of a grid, ranking the retrieved documents again for each.
 
     Args:
-        judged: the queries, what was retrieved for them, and by what is measured; where there are vectors of answers,
-            they are the suns.
+        judged: the queries, what was retrieved for them, and by what is measured; where there are
+            vectors of answers, they are the suns.
         grid: the settings.
         rng: source of the draws of random moons; one draw for each query and k⁻.
 
@@ -416,9 +419,10 @@ def _query_ranks(
 def measure_ranks(name: str, ranks: Integers, relevant: Relevant) -> Floats:
     """Measure rankings of one query, given where its relevant documents stand: thousands at once.
 
-    nDCG@c = Σ_{rank<c} grade/log2(rank + 2), over the same sum for the best order; AP@c = (1/m) Σ_{rank<c} (how many
-    relevant up to there)/(rank + 1); RR@c = 1/(1 + least rank) where that is below c; R@c counts ranks below c, over
-    m. Without @c: all ranks. Values are trec_eval's, as ir_measures gives them.
+    nDCG@c = Σ_{rank<c} grade/log2(rank + 2), over the same sum for the best order; AP@c = (1/m)
+    Σ_{rank<c} (how many relevant up to there)/(rank + 1); RR@c = 1/(1 + least rank) where that is
+    below c; R@c counts ranks below c, over m. Without @c: all ranks. Values are trec_eval's, as
+    ir_measures gives them.
 
     Args:
         name: one of these measures, as ir_measures writes it.
@@ -461,7 +465,8 @@ def _measure(name: str) -> tuple[str, int]:
 def grid_ranks(products: npt.NDArray[np.float32], orders: Integers, cuts: Integers, columns: Integers) -> Ranks:
     """Return how many documents stand before each chosen one, when only a prefix of the dimensions counts.
 
-    score(o, c, j) = Σ_{i < c} products[j, orders[o, i]]; rank = #{j' : score(j') > score(j)} + #{j' < j : equal}.
+    score(o, c, j) = Σ_{i < c} products[j, orders[o, i]]; rank = #{j' : score(j') > score(j)} + #{j'
+    < j : equal}.
 
     Args:
         products: (k, d) q_i·d_ji of each document j and dimension i, documents by position.

@@ -1,9 +1,10 @@
 """Queries by their feedback: the dimensions worth keeping (DIME, Eclipse, RDIME), or a step towards it (Rocchio).
 
-Every estimator gives an importance u (…, d), higher is better, and every choice a mask (…, d) of the dimensions to
-keep. All work on one query, (d,), or on many at once, (n, d). Zeroing the query's other dimensions gives the same
-inner products as zeroing the documents' too, so an index needs no change. At the end, `sharpened_queries` puts them
-together for many queries with their lists of feedback or their answers.
+Every estimator gives an importance u (…, d), higher is better, and every choice a mask (…, d) of
+the dimensions to keep. All work on one query, (d,), or on many at once, (n, d). Zeroing the query's
+other dimensions gives the same inner products as zeroing the documents' too, so an index needs no
+change. At the end, `sharpened_queries` puts them together for many queries with their lists of
+feedback or their answers.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ class ImportanceSettings(Settings):
     """How the dimensions of a query are weighed, and how many are kept.
 
     Attributes:
-        k_plus: Number of best documents whose mean is the sun; by default 2 for rocchio and, as published, 2 for
-            eclipse, 1 for the others. Answers take the sun's place.
+        k_plus: Number of best documents whose mean is the sun; by default 2 for rocchio and, as
+            published, 2 for eclipse, 1 for the others. Answers take the sun's place.
         k_minus: Number of last documents whose mean is the moon (eclipse).
         alpha: Weight of the sun (eclipse).
         beta: Weight of the moon (eclipse).
         share: Share of the dimensions that is kept (dime, eclipse; rdime finds its own).
         weight: Length of the step towards the sun, as a share of the query's length (rocchio).
-        scaled: Bring the sun to the query's length before rdime looks for noise. As published, it is not; then the
-            share that is kept depends on how long the documents' vectors are.
+        scaled: Bring the sun to the query's length before rdime looks for noise. As published, it
+            is not; then the share that is kept depends on how long the documents' vectors are.
     """
 
     heading = "Dimensions"
@@ -72,8 +73,8 @@ class DimensionSettings(ImportanceSettings):
 
     Attributes:
         method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `rocchio` (a step towards the sun).
-        moon_pool: Draw the moon at random from this many last documents (eclipse, its Table 3), none of which makes
-            the sun; None: take the last ones.
+        moon_pool: Draw the moon at random from this many last documents (eclipse, its Table 3),
+            none of which makes the sun; None: take the last ones.
     """
 
     method: Annotated[Method, Option(names=METHODS)] = field(default="eclipse", kw_only=False)
@@ -128,7 +129,8 @@ def moon_rows(k: int, k_minus: int, *, pool: int | None = None, rng: np.random.G
     Args:
         k: length of the list, best first.
         k_minus: how many, 0 < k⁻ < k.
-        pool: draw the k⁻ at random, without replacement, from the last `pool` documents; None: take the last k⁻.
+        pool: draw the k⁻ at random, without replacement, from the last `pool` documents; None: take
+            the last k⁻.
         rng: source of the draw; needed with `pool`. Each query has its own draw.
 
     Raises:
@@ -251,8 +253,9 @@ def keep_share(importance: npt.ArrayLike, share: float) -> Mask:
 def scaled_to(query: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
     """Return the sun brought to the query's length, s·‖q‖/‖s‖; one of zeros stays.
 
-    RDIME's rule compares q² with q ⊙ s, which is no comparison where documents are longer or shorter than queries, as
-    those of models trained for inner products are: then what it keeps would depend on a factor that ranks nothing.
+    RDIME's rule compares q² with q ⊙ s, which is no comparison where documents are longer or
+    shorter than queries, as those of models trained for inner products are: then what it keeps
+    would depend on a factor that ranks nothing.
 
     Args:
         query: (…, d).
@@ -266,12 +269,14 @@ def scaled_to(query: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
 def rdime_mask(query: npt.ArrayLike, importance: npt.ArrayLike) -> Mask:
     """Return the mask of dimensions with u_i > σ², σ² = mean_j(q_j² − u_j): no share to choose.
 
-    u_i estimates the squared signal of dimension i, σ² the noise; a dimension whose signal is below the noise adds
-    more risk than it takes away. A query whose dimensions all fall below keeps its best one, so that it can rank.
+    u_i estimates the squared signal of dimension i, σ² the noise; a dimension whose signal is below
+    the noise adds more risk than it takes away. A query whose dimensions all fall below keeps its
+    best one, so that it can rank.
 
     Args:
         query: (…, d).
-        importance: (…, d), of `dime_importance`; of vectors that are not of the query's length, with `scaled_to`.
+        importance: (…, d), of `dime_importance`; of vectors that are not of the query's length,
+            with `scaled_to`.
 
     Raises:
         InputError: shapes that differ, or values that are not finite.
@@ -336,14 +341,15 @@ def sharpened_queries(
         queries: (n, d).
         documents: vectors of all documents.
         feedback: n lists of document positions, best first; they may differ in length.
-        settings: method and depths. A list serves where 0 < k⁻ < k and 0 < k⁺ < k − k⁻ (dime: 0 < k⁺ ≤ k; with
-            answers: 0 < k⁻ < k), k its length; with a moon drawn at random, the pool stands for k⁻.
+        settings: method and depths. A list serves where 0 < k⁻ < k and 0 < k⁺ < k − k⁻ (dime: 0 <
+            k⁺ ≤ k; with answers: 0 < k⁻ < k), k its length; with a moon drawn at random, the pool
+            stands for k⁻.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
         rng: source of the draws of a random moon.
 
     Raises:
-        InputError: lengths that do not fit, numbers that are no positions of documents, or a random moon without a
-            generator.
+        InputError: lengths that do not fit, numbers that are no positions of documents, or a random
+            moon without a generator.
     """
     n, d = queries.shape
     if len(feedback) != n or (answers is not None and answers.shape != queries.shape):

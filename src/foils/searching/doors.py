@@ -56,11 +56,13 @@ class SearchSettings(Settings):
 
     Attributes:
         split: Split of the judgements whose queries are searched for.
-        feedback_depth: Length of the feedback list, whose best documents make the sun and whose last ones the moon.
-        second_pass: What the second pass ranks: all documents (index), or those that the first pass retrieved, 1,000
-            or as many as are returned (rerank).
+        feedback_depth: Length of the feedback list, whose best documents make the sun and whose
+            last ones the moon.
+        second_pass: What the second pass ranks: all documents (index), or those that the first pass
+            retrieved, 1,000 or as many as are returned (rerank).
         tune: Choose the settings on this split, by the published grid (dime, eclipse) or by that of rocchio.
-        measure: Measure by which settings are chosen: nDCG, AP, RR or R as ir_measures writes them, as nDCG@10.
+        measure: Measure by which settings are chosen: nDCG, AP, RR or R as ir_measures writes them,
+            as nDCG@10.
     """
 
     needs = OF_SPLITS
@@ -130,25 +132,28 @@ def search(
 ) -> Searched | Answered:
     """Search with the queries as they are, or with queries sharpened by what they retrieve.
 
-    What matters is estimated from what a first pass returns, without training and without a change to the index. A
-    method helps on some collections and does harm on others, so choose its settings on another split.
+    What matters is estimated from what a first pass returns, without training and without a change
+    to the index. A method helps on some collections and does harm on others, so choose its settings
+    on another split.
 
-    A folder of foils tune in the place of the collection answers new queries over the documents that it was tuned on.
+    A folder of foils tune in the place of the collection answers new queries over the documents
+    that it was tuned on.
 
     Args:
-        model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
-            static:NAME for the word table of one; or bm25. A folder of foils tune searches as that found it best: by
-            the model, by BM25, or by both together. In Python also a loaded model or an `Encoder`.
-        dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
-            (rdime); or the query moves towards its feedback (rocchio). Default: none; rdime with answers, and rocchio
-            where its settings are chosen on a split.
+        model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded
+            all-MiniLM-L6-v2), or static:NAME for the word table of one; or bm25. A folder of foils
+            tune searches as that found it best: by the model, by BM25, or by both together. In
+            Python also a loaded model or an `Encoder`.
+        dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or
+            those above the noise (rdime); or the query moves towards its feedback (rocchio).
+            Default: none; rdime with answers, and rocchio where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
-        query: A new query to answer, in the place of those of a split; may be given several times. `--json -` prints a
-            line of JSON for each.
+        query: A new query to answer, in the place of those of a split; may be given several times.
+            `--json -` prints a line of JSON for each.
         queries: File of new queries, one on each line; - is standard input.
         top: Number of documents returned for each query. Default: 1,000, and 10 for a query that is given.
-        answers: JSONL file of {"query_id", "answer"}, as a language model may write them: their vectors are the suns.
-            In Python also a dictionary; None stands for no answer.
+        answers: JSONL file of {"query_id", "answer"}, as a language model may write them: their
+            vectors are the suns. In Python also a dictionary; None stands for no answer.
 
     Example:
         foils search better/ --query "how is a keel laid"

@@ -49,7 +49,8 @@ class Hit(NamedTuple):
 class Retriever:
     """Answers queries over the documents of a collection by BM25, a model, or both together.
 
-    Indexes are made once, when it is made; vectors of documents are kept in a store, so that it opens quickly again.
+    Indexes are made once, when it is made; vectors of documents are kept in a store, so that it
+    opens quickly again.
 
     Args:
         collection: its documents are searched.
@@ -96,13 +97,15 @@ class Retriever:
         """Open a folder that `foils tune` wrote, or a model that `foils train` wrote, with the collection to search.
 
         Args:
-            folder: with retriever.json, and the model unless BM25 or the base alone is deployed; or of a model.
-            collection: documents to search in the place of those that it was tuned on: added to, or other ones. A model
-                without retriever.json needs it.
+            folder: with retriever.json, and the model unless BM25 or the base alone is deployed; or
+                of a model.
+            collection: documents to search in the place of those that it was tuned on: added to, or
+                other ones. A model without retriever.json needs it.
             embedding: how the model is loaded.
 
         Raises:
-            InputError: the folder is none that `foils tune` wrote, it names no collection, or that one has changed.
+            InputError: the folder is none that `foils tune` wrote, it names no collection, or that
+                one has changed.
         """
         fusion = Fusion.of(folder)
         if collection is not None:
@@ -262,7 +265,8 @@ def named_collection(collection: Collection, given: Mapping[str, Any], folder: s
     Args:
         collection: the one that was read.
         folder: that retriever.json lies in; files are named from there, so that both may move together.
-        given: its `collection`, a path or a name, and the `columns` and `corpus` by which it was read, where given.
+        given: its `collection`, a path or a name, and the `columns` and `corpus` by which it was
+            read, where given.
     """
     source = str(given["collection"])
     if not (Path(source).exists() or ":" in source or source == "pydocs"):

@@ -4,9 +4,9 @@
 2. Sun and moon come from the feedback (or the sun from an answer's vector); they give each query its mask.
 3. The second pass ranks with the masked query: the whole index, or only the documents retrieved.
 
-Three depths are independent: of the feedback (whose end is the moon), of what is ranked again, and of the result. A
-query whose mask keeps everything is not ranked again: its first result stands, bit for bit. Where the first pass gives
-neither feedback nor documents to rank again, there is none.
+Three depths are independent: of the feedback (whose end is the moon), of what is ranked again, and
+of the result. A query whose mask keeps everything is not ranked again: its first result stands, bit
+for bit. Where the first pass gives neither feedback nor documents to rank again, there is none.
 """
 
 from __future__ import annotations
@@ -83,9 +83,11 @@ def search_vectors(
         index: over them; every pass goes through it.
         settings: how dimensions are chosen.
         k: how many documents to return.
-        feedback_depth: length of the feedback list, whose end is the moon, however many documents are returned.
+        feedback_depth: length of the feedback list, whose end is the moon, however many documents
+            are returned.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
-        second_pass: `index` ranks all documents again, `rerank` only the 1,000, or k, that the first pass retrieved.
+        second_pass: `index` ranks all documents again, `rerank` only the 1,000, or k, that the
+            first pass retrieved.
         without: (n,) position of a document that neither pass returns for the query; −1: there is none.
         rng: source of the draws of a random moon.
 
@@ -286,8 +288,8 @@ def embed_collection(
         encoder: makes the vectors that the store does not hold.
         store: keeps them; None: encode now, keep nothing.
         split: whose judged queries.
-        answers: query id → answer text, for each query of the split; others are ignored. None: there is no answer, and
-            the query keeps every dimension.
+        answers: query id → answer text, for each query of the split; others are ignored. None:
+            there is no answer, and the query keeps every dimension.
         device: torch device that searches exactly where it is a GPU; None: the encoder's.
 
     Raises:
@@ -393,8 +395,9 @@ def bm25_run(
 ) -> Run:
     """Search with BM25 for every query of a split (`Collection.asked`).
 
-    Lucene's variant (`BM25Retriever`). A document that shares no term with the query is not ranked; one that has the
-    query's own id is left out (`Collection.identical`). Ties are broken by document position.
+    Lucene's variant (`BM25Retriever`). A document that shares no term with the query is not ranked;
+    one that has the query's own id is left out (`Collection.identical`). Ties are broken by
+    document position.
 
     Args:
         collection: what is searched.

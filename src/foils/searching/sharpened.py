@@ -1,8 +1,9 @@
 """Queries sharpened by their feedback over a search function of yours: of a vector database, an index or a service.
 
-All that is asked of it is what any of them can do: from a query vector and a number k, the k nearest documents with
-their vectors. What it calls a document (an id, a row, a hit with its payload) comes back as it is, and what else it
-takes (a filter, a tenant, a partition) is passed through, to both passes alike.
+All that is asked of it is what any of them can do: from a query vector and a number k, the k
+nearest documents with their vectors. What it calls a document (an id, a row, a hit with its
+payload) comes back as it is, and what else it takes (a filter, a tenant, a partition) is passed
+through, to both passes alike.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings:
 
     Args:
         queries: (n, d).
-        feedback: for each query, (k, d) vectors of what was retrieved for it, best first. Of rdime, dime and rocchio
-            the first k⁺ count, of eclipse the first k⁺ and the last k⁻. For all but eclipse it may be the vector of an
-            answer text, (1, d), with k⁺ 1.
+        feedback: for each query, (k, d) vectors of what was retrieved for it, best first. Of rdime,
+            dime and rocchio the first k⁺ count, of eclipse the first k⁺ and the last k⁻. For all
+            but eclipse it may be the vector of an answer text, (1, d), with k⁺ 1.
         settings: what is done. A query whose feedback is too short for it stays as it is.
 
     Returns:
@@ -86,16 +87,16 @@ class SharpenedSearch(Generic[T]):
     """A search function that uses each query's useful dimensions; call it as the one that it is made of.
 
     Attributes:
-        search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first; with `batched`
-            (queries (n, d), k, options) → such a pair for each. By inner product, or by cosine or L2 distance over
-            documents of one norm, which order documents alike.
-        settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one document, rocchio two,
-            eclipse the end of a list of `feedback_depth`.
-        second_pass: `index` searches again with the sharpened query; `rerank` orders by it what the first pass
-            returned, from the vectors at hand, so that a query is searched for once.
+        search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first;
+            with `batched` (queries (n, d), k, options) → such a pair for each. By inner product, or
+            by cosine or L2 distance over documents of one norm, which order documents alike.
+        settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one
+            document, rocchio two, eclipse the end of a list of `feedback_depth`.
+        second_pass: `index` searches again with the sharpened query; `rerank` orders by it what the
+            first pass returned, from the vectors at hand, so that a query is searched for once.
         feedback_depth: length of the list from whose end eclipse takes its moon.
-        candidates: with second_pass `rerank`, how many documents are retrieved and ordered, at least k; None: 100, or
-            k where that is more.
+        candidates: with second_pass `rerank`, how many documents are retrieved and ordered, at
+            least k; None: 100, or k where that is more.
         batched: `search` takes many queries at once.
 
     Raises:
@@ -124,7 +125,8 @@ class SharpenedSearch(Generic[T]):
             options: passed on to the search function, each time.
 
         Raises:
-            InputError: shapes that do not fit, or a search function that returns something else than it should.
+            InputError: shapes that do not fit, or a search function that returns something else
+                than it should.
         """
         return self.many(np.asarray(query, np.float32)[None], k, **options)[0]
 

@@ -6,7 +6,8 @@ the comparisons. Wilcoxon's is about ranks: where differences are skewed it can 
 sign than the mean has. So each test has the p of the paired randomisation test beside it, which is
 about the means whatever the shape, and claims about means rest on that.
 
-Kendall's τ says whether two lists of numbers, such as a predictor and an outcome, order the same things alike.
+Kendall's τ says whether two lists of numbers, such as a predictor and an outcome, order the same
+things alike.
 """
 
 from __future__ import annotations
@@ -84,9 +85,10 @@ def paired_test(
 ) -> PairedTest:
     """Test whether two systems differ over the same queries.
 
-    d = a − b. Where Shapiro–Wilk gives p ≥ .05 for three differences or more, not all equal, d is taken as normal:
-    paired t-test. Else Wilcoxon's signed-rank test over the queries that differ (scipy's). Both are two-sided. Values
-    count as equal within 1e-12 of the largest, so that rounding makes no difference.
+    d = a − b. Where Shapiro–Wilk gives p ≥ .05 for three differences or more, not all equal, d is
+    taken as normal: paired t-test. Else Wilcoxon's signed-rank test over the queries that differ
+    (scipy's). Both are two-sided. Values count as equal within 1e-12 of the largest, so that
+    rounding makes no difference.
 
     Args:
         a: (n,) values of the first system, n ≥ 1.

@@ -1,8 +1,9 @@
 """From a collection and its negatives to a data set for sentence-transformers, and what is known about its pairs.
 
-The data set holds row numbers; texts are looked up when a batch is read, so that no text is stored twice. A row carries
-its number as label, by which a loss looks up what is known of the pairs that meet in its batch: labelled positives,
-weights, ratings. There queries and documents are numbered by their texts, so equal texts are one document.
+The data set holds row numbers; texts are looked up when a batch is read, so that no text is stored
+twice. A row carries its number as label, by which a loss looks up what is known of the pairs that
+meet in its batch: labelled positives, weights, ratings. There queries and documents are numbered by
+their texts, so equal texts are one document.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class BatchFacts:
 
     Attributes:
         labels: (b,) the rows' numbers in the data set.
-        rows, columns: (m,) entries (query, candidate) of the (b, (1 + k)·b) matrix that have a log-weight of their own.
+        rows, columns: (m,) entries (query, candidate) of the (b, (1 + k)·b) matrix that have a
+            log-weight of their own.
         log_weights: (m,) their log w: −inf leaves the candidate out for this query.
         absent: ((1 + k)·b,) candidates that are no document at all; nobody's negatives.
         ratings: (b, 1 + k) standardised ratings, NaN where there is none.
@@ -133,8 +135,8 @@ class PairFacts:
     def batch(self, rows: Codes, *, least_gap: float | None = None) -> BatchFacts:
         """Return what is known about the pairs among these rows.
 
-        A row's own positive keeps weight 1; any other candidate that is a known positive of its query (or equals one)
-        is left out.
+        A row's own positive keeps weight 1; any other candidate that is a known positive of its
+        query (or equals one) is left out.
 
         Args:
             rows: (b,) row numbers.
@@ -214,9 +216,10 @@ class RowTexts:
 
     Attributes:
         collection: has the texts of queries, and of documents from row 0 on.
-        own: texts that a table of negatives brought along; text i has the row after the collection's documents, + i.
-        documents: names of the data set's columns that hold document rows, or lists of them; the others but label
-            hold query rows.
+        own: texts that a table of negatives brought along; text i has the row after the
+            collection's documents, + i.
+        documents: names of the data set's columns that hold document rows, or lists of them; the
+            others but label hold query rows.
     """
 
     collection: Collection
@@ -252,8 +255,8 @@ class TrainingSet:
     """A data set to train on.
 
     Attributes:
-        dataset: columns anchor, positive, then negative or negative_1 … negative_k; label: the row's number. Rows are
-            in the order of the judgements, then of the table.
+        dataset: columns anchor, positive, then negative or negative_1 … negative_k; label: the
+            row's number. Rows are in the order of the judgements, then of the table.
         facts: what is known about the rows.
         rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
         counts: what was used and what was left out, and why.
@@ -323,7 +326,8 @@ class TrainingSet:
     def weighed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which documents of each row have a weight other than 1, and which negatives are positives after all.
 
-        Each is (N, 1 + k). A negative is a positive where the collection labels its text for a query of the same text.
+        Each is (N, 1 + k). A negative is a positive where the collection labels its text for a
+        query of the same text.
         """
         there, weights = self.rows[:, 1:] >= 0, self.facts.own_log_weights()
         return there & np.isfinite(weights) & (weights != 0), there & np.isneginf(weights)
@@ -357,8 +361,9 @@ class TrainingSet:
 class TokenCollator:
     """Makes batches of ids that are there already, in a thread: the next batch while the model learns from one.
 
-    It takes the place of the collator of sentence-transformers' trainer. Which rows are in a batch is decided when it
-    always was; its texts are tokenised once in a training, however often they come.
+    It takes the place of the collator of sentence-transformers' trainer. Which rows are in a batch
+    is decided when it always was; its texts are tokenised once in a training, however often they
+    come.
 
     Args:
         collator: the trainer's, whose columns, prompts and labels are kept; it is changed.
@@ -423,8 +428,9 @@ def training_set(
         collection: with judgements of the split, unless the table was rated.
         negatives: what to train on; columns weight, elo, offset and gap are used where they are there.
         split: whose judgements; `all`: those of every split.
-        form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short lists nothing is padded
-            with other documents. None: triplets with a table, pairs without.
+        form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short
+            lists nothing is padded with other documents. None: triplets with a table, pairs
+            without.
         per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
         max_positives: labelled positives of a query, the first so many.
 
@@ -478,8 +484,8 @@ class RatedRows:
     Attributes:
         query, document: (m,) rows of the collection, or of its own texts.
         keep: (m,) whether a row is kept.
-        weight, elo, offset, gap, teacher: (m,) columns of the table; where it lacks one, a weight is 1, an offset 0,
-            another number NaN.
+        weight, elo, offset, gap, teacher: (m,) columns of the table; where it lacks one, a weight
+            is 1, an offset 0, another number NaN.
         offsets: whether queries have offsets.
         own: the table's own texts.
     """
@@ -551,9 +557,9 @@ def _facts(collection: Collection, rows: Rows, table: RatedRows, texts: RowTexts
 def _ratings(collection: Collection, rows: Rows, table: RatedRows, elo: Floats) -> tuple[Floats, float]:
     """Ratings of each row's documents, each its own, standardised over all that the table rates; NaN where it is not.
 
-    The rating is `elo` of the table's rows: with the offsets of queries it is between queries, without within each. A
-    rated positive has a row in the table. Without one, elo + gap of a query's negatives is the rating of its only
-    positive; of several nobody knows which.
+    The rating is `elo` of the table's rows: with the offsets of queries it is between queries,
+    without within each. A rated positive has a row in the table. Without one, elo + gap of a
+    query's negatives is the rating of its only positive; of several nobody knows which.
 
     Returns:
         the ratings, and the standard deviation of the table's.
@@ -594,7 +600,8 @@ def read_data_sets(
         rows: settings of `training_set`.
 
     Returns:
-        what is trained on (of several data sets, one set that knows which row is whose), their collections, and the
+        what is trained on (of several data sets, one set that knows which row is whose), their
+            collections, and the
         digests of what was read, by name, for provenance.
 
     Raises:

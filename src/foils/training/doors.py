@@ -122,21 +122,23 @@ def train(
 ) -> Trained:
     """Train a model on a source of negatives, and write it with a card that says how.
 
-    The folder holds the model, a card with data, settings and scores, and foils_training.json with the loss over time.
-    Checkpoints lie in it until the model is written.
+    The folder holds the model, a card with data, settings and scores, and foils_training.json with
+    the loss over time. Checkpoints lie in it until the model is written.
 
     Args:
-        source: Negatives to train on, [NAME=]PATH. Without them, pairs alone are trained on. In Python also a table of
-            negatives or a DataFrame.
-        model: Model to train: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for the word table of
-            one. In Python also a SentenceTransformer or a CrossEncoder, which is changed.
+        source: Negatives to train on, [NAME=]PATH. Without them, pairs alone are trained on. In
+            Python also a table of negatives or a DataFrame.
+        model: Model to train: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME
+            for the word table of one. In Python also a SentenceTransformer or a CrossEncoder, which
+            is changed.
         output: Folder to write the model to.
         reranker: Train a cross-encoder instead of an encoder.
         resume: Continue from the last checkpoint in the folder, with the arguments that it was made by.
-        similarity: How the model compares vectors from now on: cosine, or dot (inner product, vectors as they are).
-            Default: what it was made for.
-        query_prompt: Text put before each query, of a reranker before each pair, in training and by the model from now
-            on, or @NAME, the model's prompt of that name. Default: the model's own.
+        similarity: How the model compares vectors from now on: cosine, or dot (inner product,
+            vectors as they are). Default: what it was made for.
+        query_prompt: Text put before each query, of a reranker before each pair, in training and by
+            the model from now on, or @NAME, the model's prompt of that name. Default: the model's
+            own.
         document_prompt: The same for documents.
         trust_remote_code: Run code that comes with the model.
         device: torch device, e.g. cuda:0. Default: the first one available.
@@ -145,8 +147,9 @@ def train(
         foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 -o model/
 
     Raises:
-        InputError: something that cannot be read, options that have no effect together, nothing to train on, a folder
-            that cannot be written, or checkpoints in it that are not to be resumed, or were made by other arguments.
+        InputError: something that cannot be read, options that have no effect together, nothing to
+            train on, a folder that cannot be written, or checkpoints in it that are not to be
+            resumed, or were made by other arguments.
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """

@@ -75,14 +75,15 @@ TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
 class Steps(TrainerCallback):  # type: ignore[misc]
     """What foils does at the steps of each training; the last of its callbacks.
 
-    It tells the loss its epoch, keeps what the loss itself learns with each checkpoint and restores it on resuming,
-    reports progress, ends a training whose loss is no number, and writes, after all that others write, which files a
-    checkpoint has: so that one cut short is known. Of several processes, each of which has gradients of its own, what
-    the loss itself learns takes their mean.
+    It tells the loss its epoch, keeps what the loss itself learns with each checkpoint and restores
+    it on resuming, reports progress, ends a training whose loss is no number, and writes, after all
+    that others write, which files a checkpoint has: so that one cut short is known. Of several
+    processes, each of which has gradients of its own, what the loss itself learns takes their mean.
 
     Args:
         loss: the module; what belongs to its model is left to the trainer.
-        reporting: where the task is opened once the trainer knows its number of steps; whoever made it closes it.
+        reporting: where the task is opened once the trainer knows its number of steps; whoever made
+            it closes it.
     """
 
     def __init__(self, loss: torch.nn.Module, reporting: ExitStack) -> None:
@@ -172,7 +173,8 @@ def check_resumed(checkpoints: Path, decides: Mapping[str, Any], *, resume: bool
 
     Args:
         checkpoints: folder of the checkpoints.
-        decides: arguments that change the result, by name; those of the trainer that only report are left aside.
+        decides: arguments that change the result, by name; those of the trainer that only report
+            are left aside.
         resume: whether a training that left checkpoints there goes on.
 
     Raises:
@@ -239,10 +241,11 @@ def trainer_arguments(kind: type[Any] = BaseTrainingArguments) -> list[str]:
 def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: bool, **more: Any) -> dict[str, Any]:
     """Return the training arguments of sentence-transformers for these settings.
 
-    What goes by the number of steps is given as a share of them: several processes, or batches of another size, make
-    fewer steps of an epoch than rows / batch size, and the trainer alone knows how many. With `save_steps` among the
-    trainer's own arguments the model is evaluated on dev as often as it is saved; else both happen once an epoch, or,
-    where there is a number of steps, four times in all.
+    What goes by the number of steps is given as a share of them: several processes, or batches of
+    another size, make fewer steps of an epoch than rows / batch size, and the trainer alone knows
+    how many. With `save_steps` among the trainer's own arguments the model is evaluated on dev as
+    often as it is saved; else both happen once an epoch, or, where there is a number of steps, four
+    times in all.
     """
     on, every = model.device.type, settings.trainer.get("save_steps", None if settings.steps is None else 0.25)
     strategy = more.pop("save_strategy", "epoch" if every is None else "steps")
@@ -292,12 +295,12 @@ def fit(
 ) -> TrainingRun:
     """Train with the model's trainer of sentence-transformers, and `more` arguments of it than the settings have.
 
-    Weights of a smaller type are trained in float32, where small steps are not lost, and have their own type again at
-    the end. With adapters only these are float32.
+    Weights of a smaller type are trained in float32, where small steps are not lost, and have their
+    own type again at the end. With adapters only these are float32.
 
     Raises:
-        InputError: patience without an evaluation, an argument that the trainer refuses, no transformer to adapt, or
-            the folder holds checkpoints, and is not to be resumed.
+        InputError: patience without an evaluation, an argument that the trainer refuses, no
+            transformer to adapt, or the folder holds checkpoints, and is not to be resumed.
         UnknownNameError: the trainer has no such argument, or foils has a setting for it.
         FailureError: a checkpoint cannot be written (full disk, no permission).
     """
@@ -374,8 +377,8 @@ def fit(
 def writing_weights(folder: Path) -> Iterator[None]:
     """Tell a disk that is full, or a folder that cannot be written, as such.
 
-    Of a disk that refuses, Python raises OSError, safetensors an error of its own, and torch a RuntimeError that names
-    its writer or its stream.
+    Of a disk that refuses, Python raises OSError, safetensors an error of its own, and torch a
+    RuntimeError that names its writer or its stream.
 
     Raises:
         FailureError: a file of weights or beside them could not be written.
@@ -452,27 +455,27 @@ def train_model(
 ) -> TrainingRun:
     """Train a model on a data set; checkpoints go to `output`.
 
-    Resuming goes on from the last checkpoint there and ends with the weights of a training that was not interrupted.
-    The model's own prompts for queries and documents go before the texts.
+    Resuming goes on from the last checkpoint there and ends with the weights of a training that was
+    not interrupted. The model's own prompts for queries and documents go before the texts.
 
     Args:
-        model: a SentenceTransformer, or a CrossEncoder with one output, on the device to train on; it is changed, and
-            keeps its own maximum length, by which it is measured on dev.
+        model: a SentenceTransformer, or a CrossEncoder with one output, on the device to train on;
+            it is changed, and keeps its own maximum length, by which it is measured on dev.
         data: of `foils.training.data.training_set`, for a reranker of the form `lists`.
         output: folder for checkpoints.
-        settings: how; the mini-batch size is not used where the model is a static embedding, which needs none. A batch
-            of a reranker has `batch_size` pairs (pointwise losses) or lists.
-        batches: one of `foils.training.settings.ways_of_batching`, or a hook of your own, as a `BatchPlanner`;
-            `progress` needs rows as `foils.training.tiers.outside_danger` leaves them. Rerankers, whose lists do not
-            meet, have random ones.
+        settings: how; the mini-batch size is not used where the model is a static embedding, which
+            needs none. A batch of a reranker has `batch_size` pairs (pointwise losses) or lists.
+        batches: one of `foils.training.settings.ways_of_batching`, or a hook of your own, as a
+            `BatchPlanner`; `progress` needs rows as `foils.training.tiers.outside_danger` leaves
+            them. Rerankers, whose lists do not meet, have random ones.
         batch_settings: of that way.
         score: model → score on dev, higher is better: chooses the model and stops the training early.
         callbacks: further ones of transformers.
         resume: go on where an earlier call with the same arguments stopped.
 
     Raises:
-        InputError: settings that do not go together or do not fit the model or the data, or `output` holds checkpoints
-            and is not to be resumed.
+        InputError: settings that do not go together or do not fit the model or the data, or
+            `output` holds checkpoints and is not to be resumed.
         UnknownNameError: no such loss or way of batching, or setting of it.
         FailureError: the loss is no finite number.
     """

@@ -6,15 +6,16 @@
 The labels are row numbers, by which the loss looks up weights, known positives and ratings; without facts all
 negatives weigh 1, and the default is sentence-transformers' MultipleNegativesRankingLoss.
 
-The cached loss is GradCache around the same pure loss (Gao et al. 2021). (1) Embed the batch in pieces, without
-gradients. (2) Compute the loss in blocks of queries, its gradients up to the embeddings and the loss's own parameters.
-(3) In the backward pass, embed each piece again and pass its gradients on. Steps 1 and 3 are sentence-transformers';
-step 2 is here.
+The cached loss is GradCache around the same pure loss (Gao et al. 2021). (1) Embed the batch in
+pieces, without gradients. (2) Compute the loss in blocks of queries, its gradients up to the
+embeddings and the loss's own parameters. (3) In the backward pass, embed each piece again and pass
+its gradients on. Steps 1 and 3 are sentence-transformers'; step 2 is here.
 
-Each of W processes has b rows of a batch of B = W·b, in the order of the processes. A loss compares its own queries
-with the documents of all. Gradients of the model are averaged over processes by torch, so each process's loss is
-W/B times the sum over its own queries, and a document's gradient is the sum of what all processes say of it. With one
-process nothing is exchanged. Needs torch and sentence-transformers: import this module where it is used.
+Each of W processes has b rows of a batch of B = W·b, in the order of the processes. A loss compares
+its own queries with the documents of all. Gradients of the model are averaged over processes by
+torch, so each process's loss is W/B times the sum over its own queries, and a document's gradient
+is the sum of what all processes say of it. With one process nothing is exchanged. Needs torch and
+sentence-transformers: import this module where it is used.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ class Batch:
     Attributes:
         share: the rows of this process.
         facts: of its rows; None: nothing is known.
-        masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, by which the loss masks; None:
-            nothing is masked.
+        masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, by which
+            the loss masks; None: nothing is masked.
     """
 
     share: Share
@@ -145,18 +146,19 @@ class Batch:
 class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     """Mean of an objective over the batch's queries, against all documents of the batch; with `mixing`, the hybrid.
 
-    Similarity is the model's own, cosine or inner product, computed in float32 whatever the model's precision. The
-    hybrid adds the regression of the own documents' ratings on gain·similarity + offset, the two learned with the
-    model: the head g_ψ of eq. 40.
+    Similarity is the model's own, cosine or inner product, computed in float32 whatever the model's
+    precision. The hybrid adds the regression of the own documents' ratings on gain·similarity +
+    offset, the two learned with the model: the head g_ψ of eq. 40.
 
     Args:
         model: a SentenceTransformer.
         objective: of `foils.training.objectives`; with settings, as a `functools.partial`.
         temperature: τ, or one that is learned.
-        facts: of the data set whose row numbers come as labels; None: nothing is known, labels are not looked at.
+        facts: of the data set whose row numbers come as labels; None: nothing is known, labels are
+            not looked at.
         mixing: how the regression joins; None: no regression.
-        regression: in the place of the hybrid's, of the own documents' similarities and what the facts have as their
-            ratings; None: the hybrid's.
+        regression: in the place of the hybrid's, of the own documents' similarities and what the
+            facts have as their ratings; None: the hybrid's.
         least_gap: curriculum: epoch → gap that a negative must exceed to count; needs facts.
         mask: leaves out candidates that are probably positives; a guide's needs facts. None: none.
 
@@ -303,7 +305,8 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
     Same value and gradients as `ContrastiveLoss` beyond rounding, at about a fifth more time.
 
     Args:
-        model: a SentenceTransformer with a transformer (a static embedding cannot be cut into pieces, and need not be).
+        model: a SentenceTransformer with a transformer (a static embedding cannot be cut into
+            pieces, and need not be).
         mini_batch_size: texts embedded at once, and queries in a block of the loss.
         settings: of `ContrastiveLoss`.
 
@@ -396,18 +399,20 @@ LOSSES: dict[str, dict[str, Any]] = {
 }
 """Loss → its settings and their defaults; all leave known positives out.
 
-- mnrl: the multiple-negatives ranking loss (ECI_sem eq. 13). Where no known positive of a query is among the other
-  documents of the batch and all weights are 1, value and gradients are those of sentence-transformers'
-  (Cached)MultipleNegativesRankingLoss, which knows neither.
-- weighted: weighted InfoNCE (ANMI 2.0 eq. 38). With a curriculum, here and in those below, harder negatives are let in
-  by epoch, by their rating gaps (Table 3).
+- mnrl: the multiple-negatives ranking loss (ECI_sem eq. 13). Where no known positive of a query is
+  among the other documents of the batch and all weights are 1, value and gradients are those of
+  sentence-transformers' (Cached)MultipleNegativesRankingLoss, which knows neither.
+- weighted: weighted InfoNCE (ANMI 2.0 eq. 38). With a curriculum, here and in those below, harder
+  negatives are let in by epoch, by their rating gaps (Table 3).
 - debiased: the debiased loss (Chuang et al. 2020), with concentration > 0 hard-negative-weighted.
 - hard-weighted: the hard-negative-weighted debiased loss (Robinson et al. 2021).
 - hybrid: α·(debiased, weighted) InfoNCE + (1 − α)·regression on ratings (ANMI 2.0 eq. 37).
-- margin-mse: α·weighted InfoNCE + (1 − α)·the error of margins to a teacher's (Hofstätter et al. 2020), the table's
-  column teacher; `temperature` divides similarities in both, `teacher_temperature` the scores. Rows without scores of
-  positive and negatives have the contrast alone.
-- distil: likewise, with the Kullback–Leibler divergence of the two softmaxes over the list (Hinton et al. 2015)."""
+- margin-mse: α·weighted InfoNCE + (1 − α)·the error of margins to a teacher's (Hofstätter et al.
+  2020), the table's column teacher; `temperature` divides similarities in both,
+  `teacher_temperature` the scores. Rows without scores of positive and negatives have the contrast
+  alone.
+- distil: likewise, with the Kullback–Leibler divergence of the two softmaxes over the list (Hinton
+  et al. 2015)."""
 
 
 def make_loss(
@@ -423,8 +428,8 @@ def make_loss(
 
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
-        InputError: a setting out of range or of another type, one that needs ratings or a teacher's scores where there
-            are none, or weights or a mask that the loss would ignore.
+        InputError: a setting out of range or of another type, one that needs ratings or a teacher's
+            scores where there are none, or weights or a mask that the loss would ignore.
     """
     check_names("loss", [name], LOSSES)
     chosen = settings_checked(f"the loss {name}", LOSSES[name], settings)
@@ -459,7 +464,8 @@ def make_loss(
 def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]) -> Any:
     """Return the sum of a loss of whole vectors and of those cut to their first dimensions, each made of length 1.
 
-    It is sentence-transformers' MatryoshkaLoss, all weights 1; the whole vector is always among the dimensions.
+    It is sentence-transformers' MatryoshkaLoss, all weights 1; the whole vector is always among the
+    dimensions.
 
     Args:
         model: a SentenceTransformer that compares vectors by their cosine.
@@ -467,8 +473,8 @@ def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]
         dimensions: at which vectors are cut, each below the model's own, or it.
 
     Raises:
-        InputError: a dimension beyond the model's, a model that compares by inner products, or a cached loss that
-            learns something beside the model.
+        InputError: a dimension beyond the model's, a model that compares by inner products, or a
+            cached loss that learns something beside the model.
 
     Source: Kusupati et al. 2022, "Matryoshka representation learning", eq. 1.
     """

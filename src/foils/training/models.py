@@ -1,7 +1,8 @@
 """Models to train: learning rates by kind, low-rank adapters (LoRA), and merged weights.
 
-With adapters a layer's weights W stay as they are; W + (α/r)·BA is used, and B (out × r) and A (r × in) are trained. So
-gradients and the optimizer's state are those of a few weights, and a checkpoint holds these alone. Needs torch.
+With adapters a layer's weights W stay as they are; W + (α/r)·BA is used, and B (out × r) and A (r ×
+in) are trained. So gradients and the optimizer's state are those of a few weights, and a checkpoint
+holds these alone. Needs torch.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def kind_of(model: Any) -> str:
 
     - static embedding: its input module looks up word vectors (StaticEmbedding).
     - encoder: it was saved as an embedding model, with its modules; it is trained further.
-    - language model: a transformer that was loaded without modules of its own (or put together by hand), whose
-      vectors nobody trained yet.
+    - language model: a transformer that was loaded without modules of its own (or put together by
+      hand), whose vectors nobody trained yet.
     - reranker: a CrossEncoder.
 
     Args:
@@ -75,8 +76,9 @@ def kind_of(model: Any) -> str:
 def learning_rate_of(model: Any, *, lora: bool = False) -> float:
     """Return the default peak learning rate of a model: that of its kind, in inverse proportion to a larger width.
 
-    rate · min(1, measured width / width). Adam's best learning rate falls with the width of a transformer's layers
-    (Yang et al. 2022, Tensor Programs V): what suits a model of width 128 breaks one of width 768.
+    rate · min(1, measured width / width). Adam's best learning rate falls with the width of a
+    transformer's layers (Yang et al. 2022, Tensor Programs V): what suits a model of width 128
+    breaks one of width 768.
 
     Args:
         model: a SentenceTransformer or a CrossEncoder.
@@ -91,16 +93,18 @@ def learning_rate_of(model: Any, *, lora: bool = False) -> float:
 def plain_recipe(rows: int, model: Any, asked: TrainSettings = OPEN, *, pointwise: bool = False) -> TrainSettings:
     """Return the settings of a plain training: what `foils train` does where nothing else is said.
 
-    - Batches of 64 rows (of a word table 128, of a reranker 16 lists or 64 pairs), or fewer where there are not four.
-    - One epoch, or 200 steps where it has fewer, but 40 epochs at most: little data is gone over several times.
+    - Batches of 64 rows (of a word table 128, of a reranker 16 lists or 64 pairs), or fewer where
+      there are not four.
+    - One epoch, or 200 steps where it has fewer, but 40 epochs at most: little data is gone over
+      several times.
     - The learning rate of `learning_rate_of`; of an encoder times 600 / steps, at least 1 and at most 3.
     - The rate rises over the first tenth of the steps, and falls linearly to 0, as in every training.
 
     Args:
         rows: rows to train on, at least 1.
         model: a SentenceTransformer or a CrossEncoder.
-        asked: whose batch size, steps, epochs, rank of adapters and arguments of the trainer hold where they are not
-            None; the other settings suit them.
+        asked: whose batch size, steps, epochs, rank of adapters and arguments of the trainer hold
+            where they are not None; the other settings suit them.
         pointwise: whether the rows are a reranker's pairs, not its lists.
     """
     kind, size = kind_of(model), asked.batch_size
@@ -185,13 +189,14 @@ def load_trainable(
     """Return a SentenceTransformer or a CrossEncoder to train.
 
     Args:
-        model: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them, which trains in
-            seconds; or a loaded model, to which the similarity and the prompts apply.
+        model: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them,
+            which trains in seconds; or a loaded model, to which the similarity and the prompts
+            apply.
         reranker: whether it is a CrossEncoder.
         seed: of a CrossEncoder's head that its files lack.
         device: torch device; None: the first one available.
-        similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the saved model; None: its
-            own.
+        similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the
+            saved model; None: its own.
         query_prompt: the model's prompt for queries from now on, of a CrossEncoder for pairs, as
             `foils.encode.encoder.prompt_of` takes it.
         document_prompt: its prompt for documents, likewise.
@@ -254,8 +259,9 @@ WEIGHTS = "foils_adapter.safetensors"
 def add_adapters(model: Any, rank: int, *, seed: int) -> None:
     """Give every linear layer of a model's transformer a low-rank adapter, and freeze all other weights.
 
-    Adapters that it has already are merged first. The output layer of a language model has none. α is twice the rank,
-    dropout 0.05; B begins with zeros, so that the model is what it was. Adapters are of float32, whatever the model is.
+    Adapters that it has already are merged first. The output layer of a language model has none. α
+    is twice the rank, dropout 0.05; B begins with zeros, so that the model is what it was. Adapters
+    are of float32, whatever the model is.
 
     Args:
         model: a SentenceTransformer or a CrossEncoder; it is changed.
@@ -338,8 +344,8 @@ def transformer_of(model: Any, setting: str) -> Any:
 def without_dropout(model: Any) -> Iterator[None]:
     """Drop nothing while a model is trained, for some more steps in the same time.
 
-    Attention over short texts is computed step by step on a processor, where without dropout the backward pass of the
-    fused one takes twice as long in bfloat16.
+    Attention over short texts is computed step by step on a processor, where without dropout the
+    backward pass of the fused one takes twice as long in bfloat16.
 
     Args:
         model: a CrossEncoder; it is as it was at the end.
@@ -365,7 +371,8 @@ def without_dropout(model: Any) -> Iterator[None]:
 def merged(base: Any, tuned: Any, alpha: float) -> Any:
     """Return `tuned`, its weights changed to (1 − α)·base + α·tuned.
 
-    Sums are made in float64 and kept in the tuned model's precision. Tensors of whole numbers stay the tuned model's.
+    Sums are made in float64 and kept in the tuned model's precision. Tensors of whole numbers stay
+    the tuned model's.
 
     Args:
         base: a SentenceTransformer; it stays as it is.

@@ -1,15 +1,16 @@
 """The losses as pure functions, how two of them become one, temperatures that are learned, and masks. Needs torch.
 
-Throughout, a batch has b queries and c candidate documents; `similarities` is (b, c); each query has one positive among
-the candidates, and every other candidate counts as a negative with a weight of its own, given as its logarithm
-(0: as it is; −inf: left out).
+Throughout, a batch has b queries and c candidate documents; `similarities` is (b, c); each query
+has one positive among the candidates, and every other candidate counts as a negative with a weight
+of its own, given as its logarithm (0: as it is; −inf: left out).
 
-Each way of mixing the contrastive loss and the regression on ratings is a module: (2,) the two losses, and if it asks
-for them (2,) the norms of their gradients, → the loss. `set_epoch` tells it the epoch, counted from 1.
+Each way of mixing the contrastive loss and the regression on ratings is a module: (2,) the two
+losses, and if it asks for them (2,) the norms of their gradients, → the loss. `set_epoch` tells it
+the epoch, counted from 1.
 
-Known positives are left out by what is known of pairs (`foils.training.data.PairFacts`); a mask is of those that nobody
-labelled, by the similarities of the model that trains or of a guide. A mask is log-weights of a block of queries
-and candidates, and adds to those of the facts.
+Known positives are left out by what is known of pairs (`foils.training.data.PairFacts`); a mask is
+of those that nobody labelled, by the similarities of the model that trains or of a guide. A mask is
+log-weights of a block of queries and candidates, and adds to those of the facts.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def weighted_infonce(
     Args:
         similarities: (b, c), higher is nearer.
         positives: (b,) int64, each query's positive among the candidates.
-        log_weights: (b, c) log w, at most a few: −inf leaves a candidate out; 0 at the positives. None: all weigh 1,
-            which makes it InfoNCE.
+        log_weights: (b, c) log w, at most a few: −inf leaves a candidate out; 0 at the positives.
+            None: all weigh 1, which makes it InfoNCE.
         temperature: τ, above 0; divides.
 
     Source: ANMI 2.0 eq. 38.
@@ -71,9 +72,10 @@ def debiased_infonce(
 ) -> Tensor:
     """Return −log[e^{s₊/τ} / (e^{s₊/τ} + N·g)] of each query, (b,), with the sampling bias of negatives taken out.
 
-    g = max{(E − π e^{s₊/τ})/(1 − π), e^{l/τ}}, E = Σ_i w_i e^{(1+β)s_i/τ} / Σ_i w_i e^{βs_i/τ}, N = Σ_i w_i, sums over
-    the negatives. π is the chance that a drawn negative is a positive; β > 0 leans the mean towards hard negatives.
-    With π = β = 0 it is `weighted_infonce`. A query without any negative has loss 0.
+    g = max{(E − π e^{s₊/τ})/(1 − π), e^{l/τ}}, E = Σ_i w_i e^{(1+β)s_i/τ} / Σ_i w_i e^{βs_i/τ}, N =
+    Σ_i w_i, sums over the negatives. π is the chance that a drawn negative is a positive; β > 0
+    leans the mean towards hard negatives. With π = β = 0 it is `weighted_infonce`. A query without
+    any negative has loss 0.
 
     Args:
         similarities: (b, c), at least l for the lower bound e^{l/τ} to mean anything.
@@ -137,8 +139,8 @@ def margin_mse(
 
     Args:
         similarities: (b, 1 + k) s, of the positive and the negatives.
-        teacher: (b, 1 + k) t, the teacher's scores, higher is better; NaN where there is none: left out of the mean. A
-            query without a score of the positive, or of any negative, has NaN.
+        teacher: (b, 1 + k) t, the teacher's scores, higher is better; NaN where there is none: left
+            out of the mean. A query without a score of the positive, or of any negative, has NaN.
         temperature: τ, above 0.
         teacher_temperature: τ_T, above 0.
 
@@ -158,7 +160,8 @@ def list_distillation(
 
     Args:
         similarities: (b, 1 + k) s, of the positive and the negatives.
-        teacher: (b, 1 + k) t, the teacher's scores, higher is better; NaN where there is none: left out of both.
+        teacher: (b, 1 + k) t, the teacher's scores, higher is better; NaN where there is none: left
+            out of both.
         temperature: τ, above 0; smaller makes the student's list sharper.
         teacher_temperature: τ_T, above 0; smaller makes the teacher's list sharper.
 
@@ -173,7 +176,8 @@ def list_distillation(
 def weighted_listnet(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> Tensor:
     """Return −Σ_j P_j (s_j − log Σ_i w_i e^{s_i}) of a list, (), with P_j = w_j e^{y_j} / Σ_i w_i e^{y_i}.
 
-    With all weights 1 it is ListNet's cross-entropy of two softmaxes. A document of weight w counts as w equal ones.
+    With all weights 1 it is ListNet's cross-entropy of two softmaxes. A document of weight w counts
+    as w equal ones.
 
     Args:
         scores: (n,) s.
@@ -261,10 +265,10 @@ class UncertaintyMixing(Mixing):
 class GradNormMixing(Mixing):
     """w₁L₁ + w₂L₂, w moved so that both gradients have a like norm (Chen et al. 2018).
 
-    With n_i = ‖∂L_i/∂E‖ over the embeddings E (the last thing the two losses share), G_i = w_i n_i and
-    r_i = (L_i/L_i(0))/mean, each training step moves w_i by −rate·sign(G_i − Ḡ r_i^γ)·n_i/Ḡ, the gradient of
-    Σ|G_i − Ḡ r_i^γ| with the target held fixed, in units of Ḡ (the units are ours: the rate then does not depend on
-    the scale of the losses), then scales w to sum 2.
+    With n_i = ‖∂L_i/∂E‖ over the embeddings E (the last thing the two losses share), G_i = w_i n_i
+    and r_i = (L_i/L_i(0))/mean, each training step moves w_i by −rate·sign(G_i − Ḡ r_i^γ)·n_i/Ḡ,
+    the gradient of Σ|G_i − Ḡ r_i^γ| with the target held fixed, in units of Ḡ (the units are ours:
+    the rate then does not depend on the scale of the losses), then scales w to sum 2.
 
     Args:
         asymmetry: γ, at least 0; more pulls slow losses back harder. 1.5 in the paper.
@@ -360,7 +364,8 @@ class GuideVectors:
     Attributes:
         queries: (N,) of each row's query; of unit length where the guide compares by the cosine.
         documents: of the documents of `places`.
-        places: (N, 1 + k) where the vectors of a row's documents lie; those of absent ones are some document's.
+        places: (N, 1 + k) where the vectors of a row's documents lie; those of absent ones are some
+            document's.
         encoder: what provenance says of the guide.
     """
 
@@ -424,11 +429,12 @@ def mask_log_weights(similarities: Tensor, own: Tensor, positives: Tensor, *, ma
 class FalseNegativeMask:
     """Which candidates of a batch are probably positives of a query, in-batch and mined negatives alike.
 
-    It counts what it leaves out in training, as a share of the pairs of a query and a candidate negative that the facts
-    leave in; those of each loss, where Matryoshka training has several.
+    It counts what it leaves out in training, as a share of the pairs of a query and a candidate
+    negative that the facts leave in; those of each loss, where Matryoshka training has several.
 
     Args:
-        margin: a candidate is left out where its similarity to the query exceeds the positive's by more than this.
+        margin: a candidate is left out where its similarity to the query exceeds the positive's by
+            more than this.
         guide: whose similarities; None: those of the model that trains, as it is, without gradients.
 
     Raises:
@@ -469,7 +475,8 @@ class FalseNegativeMask:
             documents: ((1 + k)·b, d) likewise.
             begin: first row.
             end: the row after the last.
-            known: (end − begin, c) log-weights of the facts; None: all 0. What they leave out is not counted as masked.
+            known: (end − begin, c) log-weights of the facts; None: all 0. What they leave out is
+                not counted as masked.
             epoch: counted from 1, under which pairs are counted where gradients are computed.
         """
         positives = torch.arange(begin, end, device=queries.device)
@@ -497,7 +504,8 @@ class FalseNegativeMask:
 def make_mask(model: Any, data: TrainingSet, settings: TrainSettings, use: EmbeddingSettings) -> FalseNegativeMask:
     """Return the mask of a training that has one; of a guide, all texts are embedded first.
 
-    A guide is used as other stages use an encoder: its own prompts, texts cut as the training's are, its vectors kept.
+    A guide is used as other stages use an encoder: its own prompts, texts cut as the training's
+    are, its vectors kept.
 
     Args:
         model: the SentenceTransformer that trains.

@@ -1,9 +1,9 @@
 """Rerankers: the data sets that they learn from, and their losses. Needs torch and sentence-transformers.
 
-Losses are over lists of documents with weights: a pair of weight w counts as w pairs. What each learns from are
-targets, a number a document: `foils.training.settings.TARGETS` says what these may be, and each loss in which scale it
-takes them. ANMI's main target: pointwise regression on ratings is zELO's baseline; listwise losses learn the order; the
-hybrid does both.
+Losses are over lists of documents with weights: a pair of weight w counts as w pairs. What each
+learns from are targets, a number a document: `foils.training.settings.TARGETS` says what these may
+be, and each loss in which scale it takes them. ANMI's main target: pointwise regression on ratings
+is zELO's baseline; listwise losses learn the order; the hybrid does both.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _NUMBERS = {ELO: STANDARD, TEACHER: STANDARD}
 class RerankerLoss(nn.Module):  # type: ignore[misc]
     """Mean over a batch's lists of what `terms` says of each; with `mixing`, of its two losses, mixed.
 
-    A list is a query and its documents, and its label (3, n): targets, weights, and rating gaps. Pairs of a query and a
-    document, with labels (3, 1), are one list together.
+    A list is a query and its documents, and its label (3, n): targets, weights, and rating gaps.
+    Pairs of a query and a document, with labels (3, 1), are one list together.
 
     Args:
         model: a CrossEncoder with one output.
@@ -104,8 +104,9 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
 class DrawnLists(nn.Module):  # type: ignore[misc]
     """A loss over lists of their positives and a few negatives, drawn anew in every step with torch's generator.
 
-    So a model sees in time all of the documents that it is to order, at the price of a few. Negatives that are drawn
-    from what the first stage ranks high are those of Gao et al. 2021 ("Rethink training of BERT rerankers").
+    So a model sees in time all of the documents that it is to order, at the price of a few.
+    Negatives that are drawn from what the first stage ranks high are those of Gao et al. 2021
+    ("Rethink training of BERT rerankers").
 
     Args:
         loss: of lists whose positive is first, of foils or of sentence-transformers.
@@ -139,11 +140,11 @@ def _pointwise(objective: Callable[..., Tensor]) -> Terms:
 class Contrast(nn.Module):  # type: ignore[misc]
     """Weighted InfoNCE over a list's logits, its positive first; with `regresses`, that and the regression on targets.
 
-    The regression's prediction is the logit itself, so that a reranker trained with it scores in units of standardised
-    ratings; targets of NaN are left out. Weights are of the contrast alone, as published. With a prior or a
-    concentration the contrast is `debiased_infonce`. Its bound, the least that a similarity can be, is the least score
-    of the list, since logits have no least value (ours; like the rest of the contrast it does not change where all
-    scores of a list grow alike).
+    The regression's prediction is the logit itself, so that a reranker trained with it scores in
+    units of standardised ratings; targets of NaN are left out. Weights are of the contrast alone,
+    as published. With a prior or a concentration the contrast is `debiased_infonce`. Its bound, the
+    least that a similarity can be, is the least score of the list, since logits have no least value
+    (ours; like the rest of the contrast it does not change where all scores of a list grow alike).
 
     Args:
         regresses: whether there are two losses.
@@ -298,8 +299,8 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
     - labels: 1 for the positive and 0 for negatives.
     - elo: ratings; teacher: the numbers of `foils score-pairs`.
 
-    As logits, the softmax of ratings is the chance to be the best (Plackett–Luce). A probability is σ((t − b)/T),
-    with b and T fitted to the labels (Platt 1999).
+    As logits, the softmax of ratings is the chance to be the best (Plackett–Luce). A probability is
+    σ((t − b)/T), with b and T fitted to the labels (Platt 1999).
 
     Raises:
         InputError: there are none, or they contradict the labels where probabilities are wanted.
@@ -338,12 +339,14 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
 
     Like the given set it holds row numbers, and looks texts up when a batch is read.
 
-    Pointwise: query, document, label, each pair once. Listwise: query, documents, label. Labels are (3, n): targets,
-    weights and rating gaps; of sentence-transformers' losses targets alone. Documents without a target are left out,
-    but of contrasts, and lists that are left with fewer than two.
+    Pointwise: query, document, label, each pair once. Listwise: query, documents, label. Labels are
+    (3, n): targets, weights and rating gaps; of sentence-transformers' losses targets alone.
+    Documents without a target are left out, but of contrasts, and lists that are left with fewer
+    than two.
 
     Raises:
-        InputError: targets or gaps are wanted and there are none, or there are weights that the loss cannot heed.
+        InputError: targets or gaps are wanted and there are none, or there are weights that the
+            loss cannot heed.
     """
     datasets, ours = require("datasets", "train"), loss.settings is not None
     target, gaps = targets_of(data, loss.target, loss.scales[loss.target]), data.facts.own_gaps()

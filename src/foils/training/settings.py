@@ -62,36 +62,41 @@ class TrainSettings(Settings):
     """How to train a model.
 
     Attributes:
-        loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil; of rerankers regression,
-            binary, listnet, weighted, debiased, hard-weighted, hybrid, st:NAME of sentence-transformers.
-            Default: the recipe's, or mnrl; of rerankers listnet.
-        target: What a reranker learns from: labels (1 for positives and 0 for negatives), the teacher's scores (foils
-            score-pairs), or elo (ratings). Default: labels; of regression and hybrid elo.
-        draw_negatives: Negatives of each list that a step of a reranker takes, drawn anew in every epoch, so that it
-            sees all of a long list in time. Default: all.
-        loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
-        batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or one that suits the
-            model's kind and the number of rows (docs/training.md).
-        mini_batch_size: Texts that an encoder embeds at once, which bounds the memory of batches of any size. Default:
-            the recipe's, or all at once.
+        loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil; of
+            rerankers regression, binary, listnet, weighted, debiased, hard-weighted, hybrid,
+            st:NAME of sentence-transformers. Default: the recipe's, or mnrl; of rerankers listnet.
+        target: What a reranker learns from: labels (1 for positives and 0 for negatives), the
+            teacher's scores (foils score-pairs), or elo (ratings). Default: labels; of regression
+            and hybrid elo.
+        draw_negatives: Negatives of each list that a step of a reranker takes, drawn anew in every
+            epoch, so that it sees all of a long list in time. Default: all.
+        loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a
+            dictionary.
+        batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's,
+            or one that suits the model's kind and the number of rows (docs/training.md).
+        mini_batch_size: Texts that an encoder embeds at once, which bounds the memory of batches of
+            any size. Default: the recipe's, or all at once.
         epochs: Passes over the data. Default: the recipe's, or as many as the steps take.
         steps: Optimizer steps, in the place of epochs. Default: one epoch, or 200 steps where it has fewer
             (docs/training.md).
-        learning_rate: Peak learning rate; it rises over the first tenth of the steps and falls linearly to 0. Default:
-            the recipe's, or one that suits the model's kind and the number of steps (docs/training.md).
-        max_length: Tokens after which a text is cut in training. The model that is written keeps its own maximum, by
-            which it is measured. Default: the recipe's, or the shortest of 64, 128, 256, 512 and the model's own
-            maximum that cuts fewer than 5 % of the documents' tokens.
-        patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
+        learning_rate: Peak learning rate; it rises over the first tenth of the steps and falls
+            linearly to 0. Default: the recipe's, or one that suits the model's kind and the number
+            of steps (docs/training.md).
+        max_length: Tokens after which a text is cut in training. The model that is written keeps
+            its own maximum, by which it is measured. Default: the recipe's, or the shortest of 64,
+            128, 256, 512 and the model's own maximum that cuts fewer than 5 % of the documents'
+            tokens.
+        patience: Evaluations on dev without a better score before training stops. Default: the
+            recipe's, or never.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
-        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of these parts, too. In
-            Python a tuple.
-        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights and become
-            part of them: less memory for large models. Needs the extra lora.
-        mask: Leave out negatives that are probably positives, by the similarities of the model that trains (self) or of
-            another encoder (guide:MODEL).
-        mask_margin: Leave out a negative that is nearer to the query than the positive by more than this. Default: 0.1;
-            with a guide, or inner products, 0.
+        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of
+            these parts, too. In Python a tuple.
+        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own
+            weights and become part of them: less memory for large models. Needs the extra lora.
+        mask: Leave out negatives that are probably positives, by the similarities of the model that
+            trains (self) or of another encoder (guide:MODEL).
+        mask_margin: Leave out a negative that is nearer to the query than the positive by more than
+            this. Default: 0.1; with a guide, or inner products, 0.
         trainer: Argument of sentence-transformers' trainer, passed on as it is, as lr_scheduler_type=cosine,
             warmup_steps=0.2, gradient_accumulation_steps=4, gradient_checkpointing=true, save_steps=100 or
             report_to=tensorboard; may be given several times. In Python a dictionary. Default: the recipe's.
@@ -201,7 +206,8 @@ def completed(asked: TrainSettings, recipe: Recipe, *, evaluated: bool) -> Train
     """Return the settings of a training: what is open is the recipe's.
 
     Args:
-        asked: `None` in the place of what is left open (`OPEN`). Where it has epochs, the recipe's steps do not count.
+        asked: `None` in the place of what is left open (`OPEN`). Where it has epochs, the recipe's
+            steps do not count.
         recipe: the settings of a loss in it hold for this loss alone.
         evaluated: whether there is an evaluation on dev; without one a recipe's patience does not count.
     """
@@ -228,11 +234,12 @@ class MethodSettings(Settings):
 
     Attributes:
         recipe: A paper's settings to begin with; options that are given take the place of the recipe's.
-        batches: How batches are filled; progress draws batches of one tier of rating gaps each, by what the model
-            learns from them. Default: the recipe's, or random.
-        batch_settings: Setting of the batching method, as seeds=4; may be given several times. In Python a dictionary.
-        also: Another data set to train on, as COLLECTION or COLLECTION,SOURCE; may be given several times. In Python a
-            list of collections, or of pairs of a collection and a source.
+        batches: How batches are filled; progress draws batches of one tier of rating gaps each, by
+            what the model learns from them. Default: the recipe's, or random.
+        batch_settings: Setting of the batching method, as seeds=4; may be given several times. In
+            Python a dictionary.
+        also: Another data set to train on, as COLLECTION or COLLECTION,SOURCE; may be given several
+            times. In Python a list of collections, or of pairs of a collection and a source.
     """
 
     heading = "Method"
@@ -255,13 +262,16 @@ class TrainingRun:
 
     Attributes:
         model: with an evaluation on dev, the best of the evaluated ones; else the last.
-        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers.
+        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the
+            chances of its tiers.
         best: the best score on dev; None without one.
         steps: optimizer steps taken in all.
         seconds: of this run, checkpoints and evaluations included.
         precision: of the computation.
-        types: of the weights, by name, as they were before training: in float32 they are trained, in these saved.
-        masked: the `mask`, and the `shares` of candidate negatives that it left out by epoch; None without one.
+        types: of the weights, by name, as they were before training: in float32 they are trained,
+            in these saved.
+        masked: the `mask`, and the `shares` of candidate negatives that it left out by epoch; None
+            without one.
     """
 
     model: Any
@@ -285,7 +295,8 @@ class Trained(Result):
     """A trained model.
 
     Attributes:
-        model: a SentenceTransformer or a CrossEncoder; with an evaluation on dev, the best of those evaluated.
+        model: a SentenceTransformer or a CrossEncoder; with an evaluation on dev, the best of those
+            evaluated.
         path: the folder that it is written to.
         run: the loss over time.
         provenance: collection, negatives, settings, seed, versions.

@@ -3,9 +3,9 @@
     curriculum = TierCurriculum(tiers, LearningProgress(2), names=("soft", "goldilocks"))
     train_model(..., batches=curriculum)
 
-After a batch's step the same batch is passed through the loss once more, with the same dropout and without gradients.
-The drop is the bandit's reward. The trainer reads one batch ahead, so a tier is drawn before the reward of the running
-step is known. Needs torch.
+After a batch's step the same batch is passed through the loss once more, with the same dropout and
+without gradients. The drop is the bandit's reward. The trainer reads one batch ahead, so a tier is
+drawn before the reward of the running step is known. Needs torch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def by_progress(data: TrainingSet) -> TierCurriculum:
         data: triplets, as `outside_danger` leaves them.
 
     Raises:
-        InputError: no triplets, a negative without a rating gap or in the danger zone, or fewer than two tiers.
+        InputError: no triplets, a negative without a rating gap or in the danger zone, or fewer
+            than two tiers.
     """
     gaps = _gaps(data)
     there, numbers = np.unique(tier_of(gaps), return_inverse=True)
@@ -78,7 +79,8 @@ def _gaps(data: TrainingSet) -> NDArray[np.float64]:
 class Decks:
     """A deck of rows for each tier; when one is used up, all its rows are shuffled and dealt anew.
 
-    At any time two rows of a tier were dealt equally often, or one of them once more; and no hand has a row twice.
+    At any time two rows of a tier were dealt equally often, or one of them once more; and no hand
+    has a row twice.
 
     Args:
         rows: of each tier, at least one.
@@ -160,9 +162,9 @@ class TierBatchSampler(EpochBatchSampler):
 class TierCurriculum(BatchHook):
     """What a trainer takes to be led by learning progress: a sampler, hooks on the loss, and this callback.
 
-    An epoch is as many batches as it would be without; within it each tier deals its rows in a random order, anew when
-    all were dealt, so that a tier that is drawn often is seen more than once. A tier with fewer rows than a batch
-    fills a smaller one.
+    An epoch is as many batches as it would be without; within it each tier deals its rows in a
+    random order, anew when all were dealt, so that a tier that is drawn often is seen more than
+    once. A tier with fewer rows than a batch fills a smaller one.
 
     Args:
         tiers: (N,) tier of each row of the data set, 0 … number of names − 1, each with rows.
