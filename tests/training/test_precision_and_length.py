@@ -99,16 +99,19 @@ def test_a_model_keeps_its_own_length_whatever_it_is_trained_at(reranker, tmp_pa
     assert again.max_seq_length == 48
 
 
-def test_the_length_of_training_changes_what_is_learned_and_not_where_the_written_model_cuts(tmp_path):
+def test_the_length_of_training_changes_what_is_learned_and_not_where_the_written_model_cuts(tmp_path, caplog):
     collection, place, found = made_up(), tmp_path / "base", []
     model = bert_model(tmp_path / "raw")
     model.max_seq_length = 32
     model.save_pretrained(str(place))
     for length in (3, 16):
-        trained = foils.train(
-            collection, model=place, output=tmp_path / str(length), max_length=length, batch_size=8, device="cpu"
-        )
+        with caplog.at_level("INFO"):
+            trained = foils.train(
+                collection, model=place, output=tmp_path / str(length), max_length=length, batch_size=8, device="cpu"
+            )
         assert SentenceTransformer(str(tmp_path / str(length)), device="cpu").max_seq_length == 32
+        said = f"cut after {length} tokens in training; the model that is written cuts them after 32"
+        assert any(said in line for line in caplog.messages)
         assert trained.provenance["settings"]["max_length"] == length
         found.append(weights(trained.model))
     assert not torch.equal(*found)

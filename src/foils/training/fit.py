@@ -40,6 +40,7 @@ from foils.encode.models import (
     check_one_output,
     check_temperature_of,
     is_routed,
+    length_of,
     merge_adapters,
     seal_weights,
     similarity_of,
@@ -320,6 +321,10 @@ def fit(
         add_adapters(model, settings.lora, seed=settings.seed)
         kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
     with ExitStack() as reporting, warnings.catch_warnings(), at_length(model, settings.max_length) as lengths:
+        served = max(lengths.values(), default=None)
+        if served != length_of(model):
+            message = "texts are cut after %s tokens in training; the model that is written cuts them after %s"
+            log.info(message, length_of(model), served)
         # transformers calls gradient checkpointing otherwise than sentence-transformers does
         warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
         watching: list[Any] = [*callbacks]
