@@ -1,4 +1,4 @@
-"""The dialogue: each letter does what it says, every answer is on disk before the next question."""
+"""The dialogue: each key does what it says, every answer is on disk before the next question."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def on_a_terminal(folder: Path, reply: Callable[[int], str | None]) -> tuple[int
             if key is None:
                 os.kill(child, signal.SIGKILL)
             else:
-                os.write(handle, f"{key}\n".encode())
+                os.write(handle, key.encode())
         if not read:
             break
     else:
@@ -93,7 +93,7 @@ def on_a_terminal(folder: Path, reply: Callable[[int], str | None]) -> tuple[int
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
 
 
-def test_on_a_terminal_a_kill_costs_nothing(tmp_path: Path) -> None:
+def test_on_a_terminal_one_key_is_enough_and_a_kill_costs_nothing(tmp_path: Path) -> None:
     folder = world_folder(tmp_path / "world")
     source("a", 1).write(folder / "a.parquet")
     status, _ = on_a_terminal(folder, lambda number: "y" if number < 4 else None)

@@ -25,6 +25,7 @@ from foils.labelling.sheet import (
     Pair,
     PairPool,
     go_through,
+    keys_of_terminal,
     pairs_of,
     read_answers,
     shown_of,
@@ -435,7 +436,8 @@ def label(
         write_sheet(Path(labelling.sheet), sheet, unanswered)
     elif who == TERMINAL or (who is None and not labelling.answers):
         width = min(get_terminal_size().columns, 120)
-        go_through(sheet, labelling.labeller, sys.stdin.readline, out=sys.stderr, width=width)
+        with keys_of_terminal() as key:
+            go_through(sheet, labelling.labeller, key, out=sys.stderr, width=width)
     elif by_program(who):
         program = open_judge(who, loaded, llm, encoding)
         models = ask_program(program, sheet, universe.table["query_id"], checks=labelling.checks, seed=labelling.seed)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -338,7 +340,7 @@ def go_through(sheet: LabelSheet, judge: str, key: Callable[[], str], *, out: IO
     Args:
         sheet: of the drawn pairs.
         judge: name of the person.
-        key: returns a line that was typed, "" at the end of the input, which means to quit.
+        key: returns what was pressed or typed, "" at the end of the input, which means to quit.
         out: where the texts are shown.
         width: of a line, in characters.
     """
@@ -366,3 +368,23 @@ def go_through(sheet: LabelSheet, judge: str, key: Callable[[], str], *, out: IO
             at += 1
         sheet.write()
     print(f"{done + at} of {len(sheet.keys)} pairs; the answers are in {sheet.path}", file=out, flush=True)
+
+
+@contextmanager
+def keys_of_terminal() -> Iterator[Callable[[], str]]:
+    """Give what reads a key from this terminal, or a line where there is none that gives keys."""
+    try:
+        import termios
+        import tty
+
+        before = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
+    except ImportError:  # not on Windows
+        before = None
+    if before is None:
+        yield sys.stdin.readline
+        return
+    try:
+        tty.setcbreak(sys.stdin)
+        yield lambda: sys.stdin.read(1)
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
