@@ -18,7 +18,7 @@ HASHING = f"""
 import json, os, sys
 sys.path[:0] = [{str(TESTS)!r}, {str(TESTS / "faults")!r}]
 from fakes import HashingEncoder
-import foils.encode
+import foils.encode.opening
 foils.encode.load_encoder = foils.encode.opening.load_encoder = lambda name, settings=None: HashingEncoder()
 from foils.cli.app import run
 """

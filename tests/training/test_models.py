@@ -220,8 +220,8 @@ def test_what_is_written_is_a_model_like_any_other(kind, tmp_path):
     load = load_cross_encoder if kind in RERANKERS else load_model
     KINDS[kind](tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
     untrained = load(tmp_path / "base", device="cpu")
-    trained = train(kind, tmp_path / "again", tmp_path / "work", replace(LORA, mini_batch_size=4)).model
-    assert np.abs(outputs(trained) - outputs(untrained)).max() > 1e-3
+    trained = train(kind, tmp_path / "again", tmp_path / "work", LORA).model
+    assert np.abs(outputs(trained) - outputs(untrained)).max() > 1e-4
     trained.save_pretrained(str(tmp_path / "merged"))
     merged = load(tmp_path / "merged", device="cpu")
     np.testing.assert_allclose(outputs(merged), outputs(trained), atol=1e-5)

@@ -1,13 +1,22 @@
 from .benefit import ByBenefit as ByBenefit
+from .benefit import Candidates as Candidates
 from .benefit import Composed as Composed
+from .benefit import list_benefit as list_benefit
+from .benefit import most_useful as most_useful
+from .benefit import select_by_benefit as select_by_benefit
 from .doors import RULES as RULES
 from .doors import Selected as Selected
+from .rules import BOUNDS as BOUNDS
+from .rules import TIERS as TIERS
+from .rules import WEIGHTS as WEIGHTS
 from .rules import LearningProgress as LearningProgress
 from .rules import RatedRows as RatedRows
 from .rules import Selection as Selection
 from .rules import adapted_gap as adapted_gap
 from .rules import curriculum as curriculum
 from .rules import denoise as denoise
+from .rules import fit_gaps as fit_gaps
+from .rules import information as information
 from .rules import mixture as mixture
 from .rules import optimal as optimal
 from .rules import optimal_gap as optimal_gap
@@ -16,3 +25,4 @@ from .rules import relative as relative
 from .rules import simans as simans
 from .rules import stage_of as stage_of
 from .rules import table as table
+from .rules import two_group_risk as two_group_risk

@@ -12,7 +12,7 @@ import pyarrow as pa
 from scipy.ndimage import gaussian_filter1d
 
 from foils.runtime.errors import InputError, check_names
-from foils.statistics.elo_scale import information
+from foils.statistics.elo_scale import information as information
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
