@@ -8,7 +8,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -122,7 +122,11 @@ def api() -> str:
     unnamed = set(public).difference(TITLES)
     if unnamed:
         raise KeyError(f"{', '.join(unnamed)}: give the package a line in TITLES")
-    parts += [_members(TITLES[room], f"foils.{room}") for room in TITLES if room in public]
+    shown: set[int] = set()
+    for room in TITLES:
+        if room in public:
+            parts.append(_members(TITLES[room], f"foils.{room}", without=shown))
+            shown |= {id(getattr(public[room], name)) for name in public[room].__all__}
     parts.append(_members("Results and errors", "foils.runtime.results", "foils.runtime.errors"))
     parts.append("### Tables of methods, and constants\n")
     parts.append("A function takes names of methods; each name stands in one of these dictionaries or tuples.\n")
@@ -141,8 +145,11 @@ def rooms() -> list[str]:
     return [name for name in names if getattr(import_module(f"foils.{name}"), "__all__", None)]
 
 
-def _members(title: str, *modules: str) -> str:
+def _members(title: str, *modules: str, without: Collection[int] = ()) -> str:
     body = "\n".join(f".. automodule:: {module}\n   :members:" for module in modules)
+    for module in map(import_module, modules):
+        again = [name for name in getattr(module, "__all__", ()) if id(getattr(module, name)) in without]
+        body += f"\n   :exclude-members: {', '.join(again)}" if again else ""
     return f"### {title}\n\n```{{eval-rst}}\n{body}\n```\n"
 
 
