@@ -11,7 +11,7 @@ export HF_HUB_OFFLINE ?= 1
 # Where modules may not be compiled, each of the tests' many processes would compile torch anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum test-peers mutations release faults fuzz lint types docs pages bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum test-peers mutations release faults fuzz lint types docs pages picture bench all clean
 
 all: lint types test docs
 
@@ -104,6 +104,11 @@ docs: $(READY)
 # The files of the documentation that are made from the code: the reference, every verb's options.
 pages: $(READY)
 	$(BIN)/python docs/generate.py
+
+# README's picture: the demo's decision, as chromium shows its page.
+picture: $(READY)
+	$(BIN)/foils demo -o out/demo
+	$(BIN)/python docs/generate.py out/demo/report.html
 
 # Speed and memory as ratios within one run, then the page docs/benchmarks.md. What takes collections, or hours, is not
 # among them: `python benchmarks/run.py` lists all benchmarks.

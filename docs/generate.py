@@ -1,12 +1,18 @@
-"""Writes the pages that are made from the code: `python docs/generate.py`. A test compares them with what it makes."""
+"""Writes the pages that are made from the code: `python docs/generate.py`. A test compares them with what it makes.
+
+`python docs/generate.py PAGE` draws README's picture of a decision's page, by chromium, and notes what drew the page.
+"""
 
 from __future__ import annotations
 
 import ast
 import builtins
+import hashlib
 import inspect
 import json
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
@@ -354,7 +360,23 @@ def pages() -> dict[Path, str]:
     return {**{DOCS / name: text for name, text in made.items()}, SOURCE / "__init__.pyi": stub()}
 
 
+def drawn_by() -> str:
+    """Return a digest of what draws a decision's page: its picture is of this program while that stays."""
+    sources = ("deciding/page.py", "pages/__init__.py", "pages/templates/page.html.j2")
+    return hashlib.sha256(b"".join((SOURCE / name).read_bytes() for name in sources)).hexdigest()
+
+
+def draw(page: Path) -> None:
+    """Write decision.png, the top of a page in a browser, and decision.json, by what the page was drawn."""
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1100,900"]
+    command += ["--virtual-time-budget=20000", f"--screenshot={DOCS / 'decision.png'}", page.resolve().as_uri()]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    (DOCS / "decision.json").write_text(json.dumps({"drawn_by": drawn_by()}) + "\n", "utf-8")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        draw(Path(sys.argv[1]))
     for path, text in pages().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")

@@ -254,6 +254,12 @@ def test_every_public_name_stands_in_the_reference(tmp_path):
     assert not public - described
 
 
+def test_the_picture_of_a_decision_is_of_this_program():
+    drawn_by = runpy.run_path(str(DOCS / "generate.py"))["drawn_by"]()
+    noted = json.loads((DOCS / "decision.json").read_text("utf-8"))["drawn_by"]
+    assert noted == drawn_by, "what draws a decision's page has changed: make picture draws README's again"
+
+
 def test_what_is_made_from_the_code_is_current():
     pages = runpy.run_path(str(DOCS / "generate.py"))["pages"]()
     stale = [path.name for path, text in pages.items() if path.read_text("utf-8") != text]

@@ -202,7 +202,7 @@ class Tuning:
                 reason += f"; texts are cut after {length.tokens} tokens in training, {length.cut:.1%} of them"
             seconds = steps * plain.batch_size * seconds_a_row(self.task, self.plan["data"].get("seconds_a_text", 0.0))
             if seconds > self.left:
-                late = f"this takes about {seconds / 60:.1f} minutes, more than is left, and is finished all the same"
+                late = f"it may take up to {seconds / 60:.1f} minutes, more than is left, and is finished all the same"
                 self.say(late)
                 reason += f"; {late}"
             numbers = {"learning_rate": rate, "steps": steps, "batch_size": plain.batch_size}
