@@ -111,7 +111,23 @@ def test_where_no_row_is_kept_it_says_so_and_what_to_loosen(program, capsys):
     assert "too close to the positive's rating: 40" in said
 
 
-BAD = {"--by gap": "Choose from", "--set bounds": "NAME=VALUE", "--by relative --set margin=much": "not a number"}
+OTHER_TYPE = "of another type than its defaults"
+BAD = {
+    "--by gap": "Choose from",
+    "--set bounds": "NAME=VALUE",
+    "--by relative --set margin=much": OTHER_TYPE,
+    "--by relative --set margin=[1,2]": OTHER_TYPE,
+    "--by curriculum --set epoch=1.5": OTHER_TYPE,
+    "--by simans --set rate=true": OTHER_TYPE,
+    '--by percentile --set percentiles=["a","b","c"]': OTHER_TYPE,
+    "--by curriculum --set schedule=table4": "expected one of: algorithm3, table3",
+}
+
+
+def test_the_program_takes_a_setting_that_is_a_word(program, tmp_path):
+    assert program("--by", "curriculum", "--set", "schedule=algorithm3", "--set", "epoch=1") == 0
+    found = Negatives.read(tmp_path / "out.parquet")
+    np.testing.assert_array_equal(found.keep, found.table["gap"].to_numpy() > 600)
 
 
 @pytest.mark.parametrize(("more", "said"), BAD.items())

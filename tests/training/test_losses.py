@@ -307,7 +307,8 @@ def ends(tmp_path_factory):
 @pytest.mark.parametrize("name", CASES)
 def test_two_processes_train_what_one_trains(ends, name):
     one, two = (of[list(CASES).index(name)] for of in ends)
-    np.testing.assert_allclose(two, one, rtol=0, atol=1e-6)
+    # Adam makes steps of rounding where a gradient is zero; a target of 100 is rounded at 1e-5
+    np.testing.assert_allclose(two, one, rtol=1e-6, atol=2e-5)
 
 
 def test_one_process_exchanges_nothing():

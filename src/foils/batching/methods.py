@@ -63,7 +63,7 @@ from foils.batching.batches import (
 )
 from foils.batching.hobit import hobit_batches, mutual_batches
 from foils.runtime.errors import InputError, check_names, require
-from foils.runtime.options import Option
+from foils.runtime.options import Option, settings_checked
 
 
 def ngame_batches(
@@ -388,22 +388,3 @@ def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
     more = {TEACHER: ""} if method.vectors == "teacher" else {}
     settings_checked(name, {**method.settings, **SCHEDULE, **more}, settings)
     return method
-
-
-def settings_checked(what: str, known: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a method or a loss, its defaults where none are given.
-
-    Raises:
-        UnknownNameError: no such setting of it.
-        InputError: one of another type than its default.
-    """
-    check_names(f"setting of {what}", settings, known)
-    kinds = {key: (int, float) if isinstance(default, float) else type(default) for key, default in known.items()}
-    wrong = [
-        f"{key}={value!r}"
-        for key, value in settings.items()
-        if not isinstance(value, kinds[key]) or isinstance(value, bool) != isinstance(known[key], bool)
-    ]
-    if wrong:
-        raise InputError(f"settings of {what} of another type than its defaults: {', '.join(wrong)}")
-    return {**known, **settings}

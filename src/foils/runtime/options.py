@@ -39,7 +39,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError, check_names
 from foils.runtime.files import check_output
 from foils.runtime.memory import holding
 from foils.runtime.results import Result
@@ -580,6 +580,29 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
             expected = "a number, true, false or a list as in [100, 200, 400, 600]"
             raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
     return settings
+
+
+def settings_checked(what: str, known: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a method, a loss or a rule, its defaults where none are given.
+
+    Raises:
+        UnknownNameError: no such setting of it.
+        InputError: one of another type than its default: where that is None, no number; where it is a
+            tuple of numbers, no list of numbers.
+    """
+    check_names(f"setting of {what}", settings, known)
+    wider = {float: (int, float), tuple: (list, tuple), type(None): (int, float, type(None))}
+    kinds = {key: wider.get(type(default), type(default)) for key, default in known.items()}
+
+    def fits(key: str, value: Any) -> bool:
+        if not isinstance(value, kinds[key]) or isinstance(value, bool) != isinstance(known[key], bool):
+            return False
+        return not isinstance(value, (list, tuple)) or all(isinstance(each, (int, float)) for each in value)
+
+    wrong = [f"{key}={value!r}" for key, value in settings.items() if not fits(key, value)]
+    if wrong:
+        raise InputError(f"settings of {what} of another type than its defaults: {', '.join(wrong)}")
+    return {**known, **settings}
 
 
 def settings_option(name: str = "settings", *, flag: str = "--set", words: bool = False) -> Option:

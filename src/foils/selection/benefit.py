@@ -38,6 +38,8 @@ HARMFUL = "expected to do more harm than good"
 NOT_CHOSEN = "not among the most useful"
 NOT_SCORED = "not scored"
 
+TOP = 10  # negatives of a query
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -179,7 +181,7 @@ def select_by_benefit(
     store: VectorStore,
     belief: BeliefSettings,
     *,
-    top: int = 10,
+    top: int = TOP,
     temperature: float = 0.05,
     split: str = "train",
     seed: int = 0,

@@ -17,14 +17,14 @@ from foils.data.tables import provenance
 from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.methods import fuse_sources
-from foils.runtime.errors import InputError, check_names
-from foils.runtime.options import Needs, Option, door, settings_option, spelled
+from foils.runtime.errors import InputError
+from foils.runtime.options import Needs, Option, door, settings_checked, settings_option, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
 from foils.scoring import compose as composition
 from foils.scoring import composed, make_records, measure
 from foils.scoring.gates import WEIGHTINGS, Lexicon
-from foils.selection.benefit import BENEFIT, ByBenefit, Composed, select_by_benefit
+from foils.selection.benefit import BENEFIT, TOP, ByBenefit, Composed, select_by_benefit
 from foils.selection.rules import (
     RatedRows,
     Rows,
@@ -140,7 +140,7 @@ def select(
     rated: Annotated[SourcesLike, Option(metavar="RATED")],
     *,
     by: Annotated[str, Option(names=(*RULES, BENEFIT))] = "table",
-    settings: Annotated[Mapping[str, Any] | None, settings_option()] = None,
+    settings: Annotated[Mapping[str, Any] | None, settings_option(words=True)] = None,
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,
@@ -172,13 +172,13 @@ def select(
         foils select rated.parquet --by mixture -o train.parquet
 
     Raises:
-        InputError: a table without ratings, options that have no effect together, or a setting out of range.
+        InputError: a table without ratings, options that have no effect together, or a setting out of
+            range or of another type than its default.
         UnknownNameError: no such rule, or no such setting of it.
     """
     loaded = None if collection is None else reading.open(collection)
     if by == BENEFIT and loaded is not None:
-        chosen = dict(settings or {})
-        check_names(f"setting of {by}", chosen, ("top",))
+        chosen = settings_checked(by, {"top": TOP}, settings or {})
         parts = as_sources(rated, loaded)
         return select_by_benefit(
             loaded, {each.name: each.negatives for each in parts}, *encoding.open(loaded), belief, **chosen,
@@ -191,7 +191,7 @@ def select(
     table = rated[0] if isinstance(rated, (list, tuple)) else rated
     source, chosen = as_source(cast(SourceLike, table), None), dict(settings or {})
     known = inspect.signature(RULES[by]).parameters
-    check_names(f"setting of {by}", chosen, [name for name in known if name not in ("rows", "rng")])
+    settings_checked(by, {name: each.default for name, each in known.items() if name not in ("rows", "rng")}, chosen)
     negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)
     drawing = {"rng": np.random.default_rng(seed)} if "rng" in known else {}
     part = negatives.table.take(pa.array(shown))

@@ -35,11 +35,10 @@ from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_gather as gather_with_gradients
 
-from foils.batching.methods import settings_checked
 from foils.batching.vectors import rank_and_count
 from foils.encode.models import similarity_of
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.options import Option, spelled
+from foils.runtime.options import Option, settings_checked, spelled
 from foils.selection.rules import least_gap
 from foils.training import objectives
 from foils.training.data import BatchFacts, LeastGap, PairFacts, TrainingSet, rated

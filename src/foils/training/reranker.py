@@ -23,10 +23,9 @@ from sentence_transformers.cross_encoder import losses as theirs
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foils.batching.methods import settings_checked
 from foils.data.collection import Rows
 from foils.runtime.errors import InputError, check_names, require
-from foils.runtime.options import spelled
+from foils.runtime.options import settings_checked, spelled
 from foils.selection.rules import least_gap
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training import objectives
