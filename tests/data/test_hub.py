@@ -27,7 +27,9 @@ def test_without_the_extra(monkeypatch, name):
 
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'foils\[hub\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"comes with foils\[hub\]; run in the clone of foils: pip install -e '\.\[hub\]'"
+    ):
         load_collection(name)
 
 

@@ -106,6 +106,5 @@ def require(package: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package.partition(".")[0]:
             raise
-        problem = f"this needs the package {package!r}, which is not installed"
-        install = f"pip install 'foils[{extra}]', or in a clone: pip install -e '.[{extra}]'"
-        raise MissingExtraError(f"{problem}; run: {install}") from error
+        problem = f"this needs the package {package!r}, which is not installed and comes with foils[{extra}]"
+        raise MissingExtraError(f"{problem}; run in the clone of foils: pip install -e '.[{extra}]'") from error

@@ -599,9 +599,11 @@ def settings_checked(what: str, known: Mapping[str, Any], settings: Mapping[str,
             return False
         return not isinstance(value, (list, tuple)) or all(isinstance(each, (int, float)) for each in value)
 
-    wrong = [f"{key}={value!r}" for key, value in settings.items() if not fits(key, value)]
+    wrong = [f"{key}={value!r} (default {known[key]!r})" for key, value in settings.items() if not fits(key, value)]
     if wrong:
-        raise InputError(f"settings of {what} of another type than its defaults: {', '.join(wrong)}")
+        raise InputError(
+            f"settings of {what} of another type than its defaults: {', '.join(wrong)}; give one of its type"
+        )
     return {**known, **settings}
 
 
