@@ -3,8 +3,9 @@
     python benchmarks/run.py tune COLLECTION ... [--model static:all-MiniLM-L6-v2] [--minutes N] [--seeds 2]
 
 For each collection, model and seed, on the same documents and test queries: the model as it is, BM25, the plain
-training (`foils train` on pairs, all defaults), the tuned model (the base, where it is kept), and what is deployed.
-Everything is chosen on dev. What is in the result file already is not done again.
+training (`foils train` on pairs, all defaults but for its steps, which are those that the tuning had time for), the
+tuned model (the base, where it is kept), and what is deployed. Everything is chosen on dev. What
+is in the result file already is not done again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import foils
 from common import load, save
 
-MEASURE = "nDCG@10"
+MEASURE, ALONE = "nDCG@10", "pairs alone"
 
 
 def measured(given: str, model: str, minutes: float | None, seed: int, work: Path) -> dict[str, Any]:
@@ -26,8 +27,10 @@ def measured(given: str, model: str, minutes: float | None, seed: int, work: Pat
     start = time.monotonic()
     tuned: Any = foils.tune(given, model=model, output=work / "better", minutes=minutes, seed=seed)
     seconds = round(time.monotonic() - start)
-    plain = foils.train(tuned.collection, model=model, output=work / "plain", seed=seed)
-    systems = {"base": model, "plain": str(plain.path), "tuned": tuned.model, "bm25": "bm25"}
+    steps, plain = int(tuned.plan["recipe"]["steps"]), Path(tuned.model)
+    if not tuned.better or str(tuned.taken) != f"{steps} steps at {tuned.plan['recipe']['learning_rate']:.3g}, {ALONE}":
+        plain = foils.train(tuned.collection, model=model, output=work / "plain", seed=seed, steps=steps).path
+    systems = {"base": model, "plain": str(plain), "tuned": tuned.model, "bm25": "bm25"}
     result = foils.evaluate(tuned.collection, systems, split="test", measures=MEASURE, precision="float32")
     means = {each.name: each.means[MEASURE] for each in result.systems}
     (test,) = (each for each in result.comparisons if {each.a, each.b} == {"plain", "tuned"})
@@ -35,7 +38,7 @@ def measured(given: str, model: str, minutes: float | None, seed: int, work: Pat
     low, high = sorted((sign * test.low, sign * test.high))
     return {
         "collection": Path(given).name, "model": model, "seed": seed, "minutes": minutes, "seconds": seconds,
-        "queries": len(tuned.collection.qrels["test"]["query_id"].unique()),
+        "steps": steps, "queries": len(tuned.collection.qrels["test"]["query_id"].unique()),
         "documents": f"{len(tuned.collection.documents):,} of {tuned.documents:,}",
         "means": {**means, "deployed": tuned.means[tuned.system]}, "taken": str(tuned.taken), "deploys": tuned.deploys,
         "difference": sign * test.difference, "low": low, "high": high,

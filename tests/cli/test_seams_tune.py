@@ -209,6 +209,24 @@ def test_the_plain_training_is_what_foils_train_does_by_default(world, monkeypat
     assert filled == by_default == "random"
 
 
+def test_the_plain_training_has_the_steps_that_there_is_time_for(world):
+    """500 queries with 64 answers each are 250 steps of 128 rows; a word table makes 200 in any case."""
+    plain = made_up(1_000, 1_000)
+    train = plain.qrels["train"]
+    answers = [train.set_column(1, "doc_id", pa.array([f"d{at}"] * len(train))) for at in range(64)]
+    judged = replace(plain, qrels={**plain.qrels, "train": pa.concat_tables(answers)}, digest="64 answers")
+    for minutes, steps, reason in (
+        (1e-5, 200, "what there is time for: by default foils train takes 250 with 32,000 rows"),
+        (None, 250, "what foils train does by default with 32,000 rows"),
+    ):
+        given = {"collection": "answers", "model": "static", "seed": 3, "minutes": minutes}
+        tuning = Tuning(judged, Plan({"given": given}), Path(f"out-{steps}"), "cpu")
+        tuning.schedule()
+        assert tuning.plan["data"]["train_queries"] == 500
+        assert tuning.plan["recipe"]["steps"] == steps
+        assert reason in tuning.plan["recipe"]["reason"]
+
+
 def test_little_time(foils, world):
     ended = foils("tune", "pairs.csv", "--model", "static", "-o", "by-program", "--minutes", 1e-5)
     tuned = library.tune("pairs.csv", model="static", output="by-library", minutes=1e-5)

@@ -89,12 +89,12 @@ def test_all_documents_are_searched_where_embedding_them_takes_a_tenth_of_the_ti
     assert ("dev is measured among" in data["reason"]) == (dev < 9_000)
 
 
-def test_training_queries_are_drawn_where_an_epoch_takes_ten_times_the_time(monkeypatch):
+def test_training_queries_are_drawn_where_there_is_no_time_for_a_row_of_each(monkeypatch):
     """A row takes .6 s; 25,600 rows are the 200 steps that a word table makes at least."""
     monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
     monkeypatch.setattr(EncoderTask, "kind", "static embedding")
     whole = made_up(60_000, 60_000)
-    for seconds, train in ((None, 30_000), (1_820.0, 30_000), (1_600.0, 26_666), (60.0, 25_600)):
+    for seconds, train in ((None, 30_000), (6_060.0, 30_000), (5_400.1, 27_000), (60.0, 25_600)):
         data = extent(EncoderTask("static"), whole, seconds=seconds, seed=0)
         assert data["train_queries"] == train
         assert ("training queries are trained on" in data["reason"]) == (train < 30_000)

@@ -14,7 +14,6 @@ import numpy as np
 from foils.data import Collection, Run
 from foils.data.records import whole_toml
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
-from foils.data.training_rows import MAX_POSITIVES
 from foils.experiments.tasks import RerankerTask, Task
 from foils.runtime import seeds
 from foils.runtime.errors import FormatError
@@ -48,8 +47,9 @@ WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
 what one measurement on dev takes otherwise; and what test takes of a reranker."""
 MOST_EPOCHS = 10  # of the longest training that is tried
 LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
-MOST_TRAINED = 10.0
-"""Times the budget that one epoch may take, as it was timed, before training queries are drawn instead of all taken."""
+MOST_TRAINED = 3.0
+"""Times the time that is left that the plain training may take, as it was timed: with whole documents in each row and
+small batches, which is two to four times what it takes."""
 SAMPLE_TEXTS = 32
 LEAST = {"train": 20, "dev": 10, "test": 20}
 """Queries of a split below which nothing can be learned, chosen or shown."""
@@ -154,8 +154,8 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
 
     Dev has all documents where embedding them takes a tenth of the time at most. Up to a fifth the
     base embeds them once, so that dev can be a part that is hard for it, too, and test has them
-    all. Beyond, both are parts. All queries are trained on, as by `foils train`, unless one epoch
-    would take ten times the time that is left.
+    all. Beyond, both are parts. All queries are trained on, as by `foils train`, unless there is no
+    time for a row of each.
 
     Args:
         task: what is tuned.
@@ -174,10 +174,9 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
     reason = "there is no limit of time, so all documents are searched, on dev, too"
     if seconds is not None:
         text = seconds_a_text(task, whole, seed)
-        fitting = MOST_TRAINED * seconds / seconds_a_row(task, text)
-        rows = max(FEWEST_STEPS * PLAIN_BATCHES[task.kind], fitting)  # fewer would not make the plain training shorter
-        per_query = float(np.minimum(positives["train"].counts, MAX_POSITIVES).mean())
-        queries["train"] = min(queries["train"], int(rows / per_query))
+        fitting = int(MOST_TRAINED * seconds / seconds_a_row(task, text))
+        rows = max(FEWEST_STEPS * PLAIN_BATCHES[task.kind], fitting)  # of the plain training
+        queries["train"] = min(queries["train"], rows)
         if reranker:
             of_query = text * task.depth
             queries["dev"] = min(queries["dev"], max(LEAST_RERANKED, int(DEV_SHARE * seconds / of_query)))
@@ -187,7 +186,7 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
             if documents * text > BASE_SHARE * seconds:
                 documents = min(documents, max(LEAST_DOCUMENTS, int(WHOLE_SHARE * seconds / text)))
                 dev_documents = min(dev_documents, documents)
-        timed = {"seconds_a_text": float(f"{text:.3g}")}
+        timed = {"seconds_a_text": float(f"{text:.3g}"), "fitting_rows": rows}
         reason = f"a text takes {text:.2g} s of the {seconds:.0f} s that are left"
     if documents < len(whole.documents):
         reason += (

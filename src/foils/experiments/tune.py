@@ -194,18 +194,24 @@ class Tuning:
                 require("peft", "lora")
                 transformer_of(model, "lora")
             plain = plain_recipe(rows, model, replace(OPEN, lora=lora))
+            usual, size = plain.steps_of(rows), plain.batch_size
+            fitting = int(self.plan["data"].get("fitting_rows", usual * size)) // size
+            explained = f"what foils train does by default with {rows:,} rows"
+            if fitting < usual:
+                plain = plain_recipe(rows, model, replace(OPEN, lora=lora, steps=fitting))
+                explained = f"what there is time for: by default foils train takes {usual:,} with {rows:,} rows"
             rate, steps = float(plain.learning_rate or 0), plain.steps_of(rows)
             rate *= NEW_HEAD if self.fresh and lora is None else 1
             length = self.pairs.length_for(model, self.given.get("max_length"))
-            reason = f"{steps:,} steps at {rate:.2g}, what foils train does by default with {rows:,} rows"
+            reason = f"{steps:,} steps at {rate:.2g}, {explained}"
             if length.tokens is not None:
                 reason += f"; texts are cut after {length.tokens} tokens in training, {length.cut:.1%} of them"
-            seconds = steps * plain.batch_size * seconds_a_row(self.task, self.plan["data"].get("seconds_a_text", 0.0))
+            seconds = steps * size * seconds_a_row(self.task, self.plan["data"].get("seconds_a_text", 0.0))
             if seconds > self.left:
                 late = f"it may take up to {seconds / 60:.1f} minutes, more than is left, and is finished all the same"
                 self.say(late)
                 reason += f"; {late}"
-            numbers = {"learning_rate": rate, "steps": steps, "batch_size": plain.batch_size}
+            numbers = {"learning_rate": rate, "steps": steps, "batch_size": size}
             return {**numbers, "max_length": length.tokens, "reason": reason}
 
         key = {"collection": self.whole.digest, **self.given}
