@@ -127,6 +127,12 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_as_often_as_allowed(tm
         (" .83\n", 0.83),
         ("1", 1.0),
         ("'0.83'.", 0.83),
+        ("83 %", 0.83),
+        ('{"preference": "83%"}', 0.83),
+        ("8.3e-1", 0.83),
+        ("83.5", None),
+        ("0,83", None),
+        ("0.8-0.9", None),
         ('{"preference": 1.5}', None),
         ('{"preference": -0.5}', None),
         ("preference: A", None),
@@ -300,6 +306,12 @@ def test_a_bias_of_position_is_measured_and_cancels(tmp_path):
         ('{"order": [2, 1, 3]', "bac"),
         ("{'order': [2, 1, 3]}", "bac"),
         ("order: [2] > [1] > [3]", "bac"),
+        ("['2', '1', '3']", "bac"),
+        ("(2; 1; 3)", "bac"),
+        ("2 1 3", "bac"),
+        ("[2]\n[1]\n[3]", "bac"),
+        ("Passage 2 > passage-1 > #3", "bac"),
+        ("1. [2]\n2. [1]\n3. [3]", None),
         ("[2, 1, 3] or [1, 2, 3]", None),
         ("[2] > [1] > [3], or else [1] > [2] > [3]", None),
         ('{"order": [2.5, 1, 3]}', None),
@@ -361,6 +373,42 @@ def test_two_judges_share_one_purse(tmp_path):
         assert len(server.seen) == 32
 
 
+@pytest.mark.parametrize("apart", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 5}, {"prompt_tokens": 5, "completion_tokens": 0}, None])
+def test_answers_and_thoughts_whose_tokens_a_server_does_not_count_are_paid_for(tmp_path, usage, apart):
+    candidates, pairs = letters((2,)), all_pairs([2])
+
+    def answer(number, asked):
+        reply = json.loads(honest(number, asked).bytes())
+        reply["choices"][0]["message"][apart] = "well " * 400
+        return Reply(body=json.dumps({**reply, "usage": usage}).encode())
+
+    with serving(answer) as server:
+        asked = judge(server, tmp_path, QuestionSettings(answer="thoughts"))
+        assert np.isfinite(ask(asked, candidates, pairs).preference).all()
+    assert asked.questions.asked.completion_tokens >= 2 * 500
+    assert all("well well" in each["reasoning"] for each in records(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Reply(body=b"no completion"),
+        Reply(stall=5.0),
+        Reply(body=b'{"choices": [], "usage": {"prompt_tokens": -7, "completion_tokens": 3}}'),
+    ],
+    ids=["no completion", "too slow", "tokens below 0"],
+)
+def test_requests_that_brought_nothing_are_paid_for(tmp_path, bad):
+    """Each failure costs its prompt: the bound stops a run of which no answer counts tokens."""
+    candidates, pairs = letters((5,)), all_pairs([5])
+    with serving(lambda *_: bad) as server:
+        bounded = judge(server, tmp_path, price=(1000.0, 0.0), max_cost=0.01, concurrency=1, retries=0, timeout=0.5)
+        with pytest.raises(FailureError, match="more than"):
+            ask(bounded, candidates, pairs)
+        assert len(server.seen) <= 2
+
+
 @pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
 def test_tokens_that_a_server_does_not_count_are_estimated(tmp_path, usage):
     candidates, pairs = letters((4,)), all_pairs([4])
@@ -407,7 +455,7 @@ def test_what_is_being_answered_when_the_bound_is_reached_is_kept(tmp_path):
     assert len(records(tmp_path)) == sent <= 5 + 1 + 4
 
 
-@pytest.mark.parametrize("token", ["A", " A", "(A", "A.", "a", "▁A", "ĠA", "**A", '"A', "A)"])
+@pytest.mark.parametrize("token", ["A", " A", "(A", "A.", "a", "▁A", "ĠA", "**A", '"A', "A)", "ĊA", "“A", "-A", "_A_"])
 def test_one_letter_is_read_however_a_tokenizer_cuts_it(token):
     assert FORMS["token"].value({token: 0.9, "B": 0.1}) == pytest.approx(0.9)
 
@@ -421,6 +469,13 @@ def test_one_letter_is_read_however_a_tokenizer_cuts_it(token):
         ("<think>0.9?</think>So 0.1", 0.1),
         ("B names 2 keels, A none.", None),
         ("I would say 1/10", None),
+        ("So 10 %.", 0.1),
+        ("So 1e-1", 0.1),
+        ("A: 0.9, B: 0.1", None),
+        ("P(A) = 0.9 and P(B) = 0.1", None),
+        ("between 0.1-0.2", None),
+        ("0.1 or 0.2", None),
+        ("-0.1", None),
     ],
 )
 def test_a_score_after_reasons_is_read_from_the_end(said, expected):

@@ -12,6 +12,11 @@ import pytest
 
 from foils.cli.app import run
 from foils.data import Negatives
+from foils.encode.opening import AT_128
+from foils.llm import LLMSettings
+from foils.rating import QuestionSettings
+from foils.rating.opening import JudgeSettings, Opening
+from foils.runtime.errors import InputError
 from judging import listed
 from llm_server import Reply, serving
 from tiny_models import tiny_cross_encoder
@@ -178,6 +183,23 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
+    "judge", ["all-MiniLM-L6-v2", "bi-encoder:all-MiniLM-L6-v2", "bi-encoder", "all-MiniLM-L6-v2,temperature=0.1"]
+)
+def test_a_device_reaches_a_bi_encoder_however_it_is_named(folder, monkeypatch, judge):
+    devices = []
+
+    def no_model(settings, collection):
+        devices.append(settings.device)
+        raise InputError("that is enough")
+
+    monkeypatch.setattr("foils.encode.opening.EncodingSettings.open", no_model)
+    assert rate(folder, "--judge", judge, "--device", "cpu") == 2
+    between = ["--between", "2", "--between-judge", judge, "--device", "cpu"]
+    assert rate(folder, *between) == 2
+    assert devices == ["cpu", "cpu"]
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ("--degree 3", "even degree"),
@@ -274,3 +296,11 @@ def test_a_key_goes_to_its_own_server_only(folder, monkeypatch, caplog, named):
     second = "secret-of-KEY_TWO" if named[1] else "secret-of-OPENAI_API_KEY" if named[0] else "none"
     assert keys == [{first}, {second}]
     assert ("gets no key" in caplog.text) == (named == (False, False))
+
+
+def test_no_message_shows_a_password_that_stands_in_an_address(monkeypatch, caplog):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    opening = Opening(JudgeSettings(), AT_128, LLMSettings(base_url="http://a/v1"), QuestionSettings())
+    opening.with_own({"base_url": "http://user:password@b:8000/v1"})
+    assert "b:8000 gets no key" in caplog.text
+    assert "password" not in caplog.text

@@ -123,33 +123,55 @@ class Request:
         reason = _at(choice, "finish_reason")
         if reason == "length":
             raise NoAnswerError("an answer that was cut off; allow it more tokens")
-        content = _at(choice, "message", "content")
-        if isinstance(content, list):  # parts, of which thoughts are others
-            content = "".join(str(_at(part, "text") or "") for part in content)
+        message = _at(choice, "message")
+        content, reasons = _text(message), _reasons(message)
         if not content:
+            if _at(message, "content"):
+                raise NoAnswerError("an answer whose content is no text")
             raise NoAnswerError(f"an empty answer (finish reason {reason})")
-        if not isinstance(content, str):
-            raise NoAnswerError("an answer whose content is no text")
-        reasoning = _at(choice, "message", "reasoning_content")
-        if reasoning and isinstance(reasoning, str):  # as vLLM sends the thoughts apart
-            content = f"<think>{reasoning}</think>{content}"
+        if reasons:
+            content = f"<think>{reasons}</think>{content}"
         if "<think>" in content.rpartition("</think>")[2]:
             raise NoAnswerError("thoughts without an end")
         return content
 
     def _count(self, completion: Any, usage: Usage) -> None:
-        """Add the tokens of a completion; where the server counts none, about as many as its characters make."""
-        content = _at(completion, "choices", 0, "message", "content")
+        """Add the tokens of a completion; what the server does not count is estimated.
+
+        Raises:
+            NoAnswerError: the server counts something that is no number of tokens.
+        """
         sent = [_at(completion, "usage", name) for name in ("prompt_tokens", "completion_tokens")]
         wrong = [each for each in sent if each is not None and (type(each) is not int or each < 0)]
+        message = _at(completion, "choices", 0, "message")
+        self.estimate(usage, _text(message) + _reasons(message), [None if wrong else each for each in sent])
         if wrong:
             raise NoAnswerError(f"an answer whose usage is no number of tokens ({str(wrong[0])[:50]})")
-        if not sent[0]:  # no prompt has none
-            usage.estimated += 1
-            texts = self.prompt, content if isinstance(content, str) else ""
-            sent = [number or -(-len(text) // CHARACTERS_A_TOKEN) for number, text in zip(sent, texts, strict=True)]
-        usage.prompt_tokens += sent[0]
-        usage.completion_tokens += sent[1] or 0
+
+    def estimate(self, usage: Usage, answer: str = "", counted: Sequence[int | None] = (None, None)) -> None:
+        """Add the tokens of prompt and answer that were counted; where none were, as many as the characters make.
+
+        No prompt and no text has 0 tokens.
+        """
+        guesses = [-(-len(text) // CHARACTERS_A_TOKEN) for text in (self.prompt, answer)]
+        prompts, completions = (number or guess for number, guess in zip(counted, guesses, strict=True))
+        usage.estimated += [prompts, completions] != [*counted]
+        usage.prompt_tokens += prompts
+        usage.completion_tokens += completions
+
+
+def _text(message: Any) -> str:
+    """The text of a message, whose content may come in parts; empty where there is none."""
+    content = _at(message, "content")
+    if isinstance(content, list):  # parts, of which thoughts are others
+        content = "".join(str(_at(part, "text") or "") for part in content)
+    return content if isinstance(content, str) else ""
+
+
+def _reasons(message: Any) -> str:
+    """The thoughts that a server sends apart, as vLLM and OpenRouter do; empty where there are none."""
+    thoughts = [_at(message, name) for name in ("reasoning_content", "reasoning")]
+    return next((each for each in thoughts if isinstance(each, str)), "")
 
 
 def _at(value: Any, *path: str | int) -> Any:
@@ -308,6 +330,7 @@ class _Server:
             except (openai.APITimeoutError, TimeoutError) as error:
                 if not self._has_answered and type(error.__cause__).__name__ == "ConnectTimeout":
                     raise _unreachable(where, f"no connection within {CONNECTING:g} s") from None
+                asked.estimate(usage)  # it is paid for all the same
                 reason = f"no whole answer in {client.timeout:g} s"
             except openai.APIConnectionError as error:
                 if not self._has_answered and type(error.__cause__).__name__ == "ConnectError":
@@ -326,6 +349,7 @@ class _Server:
                     raise NoAnswerError(reason) from None
                 pause = _retry_pause(error.response.headers.get("retry-after"), pause)
             except (openai.APIError, ValueError, RecursionError) as error:
+                asked.estimate(usage)
                 reason = f"an answer that is no completion ({type(error).__name__})"
             attempt += 1
             if attempt <= client.retries:

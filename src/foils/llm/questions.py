@@ -34,7 +34,7 @@ LONGEST, LISTED = 6_000, 1_800  # characters of a document that a model is shown
 ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
 _COUNTED = ("requests", "tokens", "estimated", "failure")  # of a record, what tells what it took
 AROUND = r"[\s\"'`*}\].,)]*"  # what may stand behind a value
-_NUMBER = r"(\d*\.\d+|\d+)"
+_NUMBER = r"((?:\d*\.\d+|\d+)(?:[eE][-+]?\d+)?\s*%?)"
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -120,18 +120,22 @@ def fenced(**texts: str) -> dict[str, str]:
 
 
 def probability(value: Any) -> float | None:
-    """Return a number in [0, 1], or that of a text that is nothing but one, in quotes or with a bracket behind it."""
+    """Return a number in [0, 1], or that of a text that is nothing but one, in quotes, brackets or as a percentage."""
     if isinstance(value, str):
         alone = re.fullmatch(rf"[\s\"'`*({{\[]*{_NUMBER}{AROUND}", value)
-        value = float(alone.group(1)) if alone else None
+        text = alone.group(1) if alone else "nan"
+        value = float(text.rstrip("% ")) / (100 if text.endswith("%") else 1)
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if number and 0 <= value <= 1 else None
 
 
 def concluded(value: Any) -> float | None:
-    """Return the same, or the number at the end of a text."""
-    last = re.search(rf"(?<![\d./]){_NUMBER}{AROUND}$", value) if isinstance(value, str) else None
-    return probability(last.group(1) if last else value)
+    """Return the same, or the number at the end of a text, unless a sign or a range goes before it, or it is B's."""
+    last = re.search(rf"(?<![\w./–-]){_NUMBER}{AROUND}$", value) if isinstance(value, str) else None
+    if last is None:
+        return probability(value)
+    of_b = re.search(r"\bB\b\W*$|\d\s*(?:-|–|to|or|and|,)?\s*$", value[: last.start()])
+    return None if of_b else probability(last.group(1))
 
 
 @dataclass(frozen=True)

@@ -73,15 +73,22 @@ class Spread:
     Attributes:
         sd: standard deviation s of the candidates' ratings, in the model's unit.
         dispersion: φ in (0, 1], the variance of an answer over that of one yes or no.
+        information: ι in (0, 1], the share of its Fisher information that an answer keeps under a bias
+            of position; 1 without one.
     """
 
     sd: float
     dispersion: float = 1.0
+    information: float = 1.0
 
     @property
     def prior_sd(self) -> float:
-        """The prior_sd, s/√φ, of an estimator that counts each answer as one yes or no."""
-        return float(self.sd / np.sqrt(self.dispersion))
+        """The prior_sd, s/√(φι), of an estimator that counts each answer as one yes or no.
+
+        By ι the prior is as much weaker as the answers are, so that it draws gaps together no more
+        under a bias of position than without one.
+        """
+        return float(self.sd / np.sqrt(self.dispersion * self.information))
 
 
 def moment(correlation: Floats, *biases: float) -> Floats:
@@ -378,9 +385,18 @@ def fit_ratings(
         bias = answered.position_bias if len(judged) else 0.0
         first = spread_of(judged, answered.preference, model=model, position_bias=bias)
         spread = refined(judged, answered.preference, first, model=model, estimate=estimate)
+        spread = replace(spread, information=information_kept(judged, estimate(spread.prior_sd)))
     ratings = order_biased(judged, answers, model=model, prior_sd=spread.prior_sd)
     scaled = replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
     return Fit(scaled, spread, judged, answered, parts)
+
+
+def information_kept(pairs: Pairs, ratings: Ratings) -> float:
+    """Return ι, the mean Fisher information of the pairs' answers over that of answers without a bias of position."""
+    if not ratings.order_bias:
+        return 1.0
+    lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
+    return float(ratings.link.information(lead).mean() / LINKS[ratings.model].information(lead).mean())
 
 
 def _spread_of_lists(

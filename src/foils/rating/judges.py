@@ -200,7 +200,7 @@ LISTWISE_SLOTS: Slots = {"needed": ("query", "passages"), "optional": ("domain",
 BETWEEN_SLOTS: Slots = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
 PREFERENCE, THOUGHTS, TOKEN, ORDER, RELEVANCE = "preference", "thoughts", "token", "order", "relevance"
 THOUGHT_TOKENS = 250  # about what reasons take
-_RANK = r"\[?\d+\]?"
+_RANK = r"(?:passage|document)?[\s\"'#-]*\[?\d+\]?[\"']?"
 WINDOW, STEP = 20, 10  # documents of one question, and how many of them the next question about the query has not
 
 
@@ -210,7 +210,7 @@ def _letters(probabilities: Mapping[str, float]) -> float | None:
     It would not where a letter is the likeliest token, or both together are likelier than not.
     """
     share = dict.fromkeys("AB", 0.0)
-    letters = {token: token.strip(" \t\n▁Ġ([{<\"'`*.,:;>}])").upper() for token in probabilities}
+    letters = {token: re.sub(r"[\W_ĠĊĉ]", "", token).upper() for token in probabilities}
     for token, letter in letters.items():
         if letter in share:
             share[letter] += probabilities[token]
@@ -226,8 +226,8 @@ def _numbers(value: Any) -> list[int] | None:
     Source: the texts are those of RankGPT and RankZephyr (Sun et al. 2023; Pradeep et al. 2023).
     """
     if isinstance(value, str):
-        orders = re.findall(rf"{_RANK}(?:\s*>\s*{_RANK})+", value)
-        if not orders and re.fullmatch(rf"\s*{_RANK}(?:\s*,\s*{_RANK})*{AROUND}", value):
+        orders = re.findall(rf"(?i){_RANK}(?:\s*>\s*{_RANK})+", value)
+        if not orders and re.fullmatch(rf"(?i)[\s(\[]*{_RANK}(?:[\s,;]+{_RANK})*{AROUND}", value):
             orders = [value]
         lists = [re.findall(r"\d+", each) for each in orders] or [
             each for each in json_values(value) if isinstance(each, list) and len(each) > 1
@@ -235,10 +235,10 @@ def _numbers(value: Any) -> list[int] | None:
         value = lists[0] if lists and all(each == lists[0] for each in lists) else None
     if not isinstance(value, list) or not value:
         return None
-    named = [re.fullmatch(rf"\s*{_RANK}(?:\.0)?\s*", str(each)) for each in value]
+    named = [re.fullmatch(rf"(?i)\s*{_RANK}(?:\.0)?\s*", str(each)) for each in value]
     if not all(named):
         return None
-    return list(dict.fromkeys(int(float(str(each).strip(" []"))) for each in value))
+    return list(dict.fromkeys(int(re.findall(r"\d+", str(each))[0]) for each in value))
 
 
 FORMS = {

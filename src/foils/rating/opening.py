@@ -162,7 +162,7 @@ class Opening:
             if os.environ.get(self.llm.key_variable):
                 log.warning(
                     "%s gets no key: that of %s is for another server; give the judge its own, as key_variable=NAME",
-                    own["base_url"], self.llm.key_variable,
+                    urlsplit(own["base_url"]).netloc.rpartition("@")[2], self.llm.key_variable,
                 )  # fmt: skip
         groups = {name: getattr(self, name) for name in ("judges", "encoding", "llm", "question")}
         changed: dict[str, Any] = {

@@ -301,6 +301,17 @@ class Showings:
     wins: Floats
     ahead: Floats
 
+    @classmethod
+    def of_judges(cls, parts: Sequence[Showings | Judgements]) -> Showings:
+        """Return the showings of several judges, each counted once; a judge of pairs has one for each order.
+
+        The places of a judge are divided by their mean distance, so that a bias of position is one of the judge.
+        """
+        answers = [part.observations() for part in parts]
+        places = [ahead / np.abs(ahead[np.isfinite(wins)]).mean() for wins, ahead in answers if len(answers) > 1]
+        wins = np.concatenate([wins for wins, _ in answers])
+        return cls(wins, np.concatenate(places or [ahead for _, ahead in answers]))
+
     def where(self, chosen: Marks) -> Showings:
         """Return what they say about the pairs at which `chosen`, (m,), is true."""
         return Showings(self.wins[:, chosen], self.ahead[:, chosen])

@@ -230,12 +230,14 @@ class JudgeSession:
         return np.where(self.pairs.first[at] == pairs.first, known, 1 - known)
 
     def showings(self) -> Showings | None:
-        """Return what each showing says about `pairs`, of one judge who orders lists; None of others."""
-        judge = self.judges[0]
-        shown = judge.showings(self.candidates, self.pairs) if isinstance(judge, ListJudge) else None
-        if len(self.judges) > 1 or shown is None or not np.isfinite(shown.preference).any():
-            return None
-        return shown
+        """Return what each showing of each judge says about `pairs`, where one of them orders lists; None elsewhere."""
+        parts: list[Showings | Judgements] = []
+        for judge, part in zip(self.judges, self.parts, strict=True):
+            of_lists = judge.showings(self.candidates, self.pairs) if isinstance(judge, ListJudge) else None
+            shown = of_lists or part
+            if np.isfinite(shown.preference).any():
+                parts.append(shown)
+        return Showings.of_judges(parts) if any(isinstance(each, Showings) for each in parts) else None
 
     @property
     def judgements(self) -> Judgements:

@@ -50,7 +50,7 @@ Returned = TypeVar("Returned")
 _PLAIN = (str, int, float, PurePath, tuple, list, dict)  # what can be compared; an array cannot
 
 Condition = Sequence[str] | bool | Callable[[Any], bool]
-"""On the value of another setting: one of these values, or the part before a colon of `NAME:…` (of a list: any of it);
+"""On the value of another setting: one of these values, or the first part of `NAME:…` or `NAME,…` (of a list: any);
 True: the setting has a value; False: it has none (None, False, empty); or a function of the value."""
 Needs = dict[str, Any] | list[dict[str, Any]] | tuple[()]
 """Name of a setting -> Condition, all of which must hold; of several such mappings one must. `why` is no setting but
@@ -328,7 +328,8 @@ def door(
         bound.apply_defaults()
         checked = _checked(settings.values(), bound.arguments)
         grouped = {name: kind(**{each.name: checked[each.name] for each in settings_of(kind)}) for name, kind in groups}
-        refuse_idle(settings.values(), checked)
+        as_grouped = {name: value for group in grouped.values() for name, value in vars(group).items()}
+        refuse_idle(settings.values(), checked, checked | as_grouped)
         read = check_places(settings.values(), checked)
         checked |= grouped
         if check is not None:
@@ -413,12 +414,13 @@ def refuse(options: Mapping[str, Any], why: str) -> None:
         raise InputError(f"{', '.join(named)}: no effect {why}")
 
 
-def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
+def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any], grouped: Mapping[str, Any]) -> None:
     """Raise an InputError that names every setting that is given and has no effect beside the others.
 
     Args:
         settings: of a door.
-        values: of all of them, by name.
+        values: of all of them, by name, as the caller gave them.
+        grouped: the same, as their groups have them, as bi-encoder:MODEL for a bare MODEL.
     """
     known = {setting.name: setting for setting in settings}
     idle: dict[str, list[str]] = {}  # why -> what has no effect
@@ -427,7 +429,7 @@ def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
         if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
             continue
         for needs in setting.needs:
-            why = _why_idle(needs, known, values)
+            why = _why_idle(needs, known, grouped)
             if why:
                 idle.setdefault(why, []).append(_with_value(name, value))
                 break
@@ -464,7 +466,7 @@ def _holds(condition: Condition, value: Any) -> bool:
     if callable(condition):
         return bool(condition(value))
     allowed: list[str] = several(condition)
-    return any(each in allowed or str(each).partition(":")[0] in allowed for each in several(value))
+    return any(each in allowed or re.split("[:,]", str(each))[0] in allowed for each in several(value))
 
 
 def _has_value(value: Any) -> bool:
