@@ -2,14 +2,17 @@
 
     python benchmarks/run.py able train FOLDER DATA [--cell NAME ...] [--source NAME ...]
     python benchmarks/run.py able decide FOLDER DATA [--cell NAME ...]
+    python benchmarks/run.py able h100 FOLDER DATA [--cell COLLECTION ...]
 
-DATA holds the collections as folders. The cells are those of grid.toml with the model *able-256*: 256 training queries,
-four negatives of each, a row for each negative, batches of 64, texts cut after 32 tokens in training. All trainings of
-a cell have as many steps; in-batch negatives alone are the pairs, as often as that takes. Each training is measured as
-it is, and with its weights halfway and three quarters of the way from the base, by nDCG@10 of at most 400 test queries
+DATA holds the collections as folders. The cells are those of grid.toml with the models *able-256* and *able-1024*: as
+many training queries, four negatives of each, a row for each negative, batches of 64, texts cut after 32 tokens in
+training. All trainings of a cell have as many steps; in-batch negatives alone are the pairs, as often as that takes;
+*selected* are the negatives that `foils select --by benefit` keeps of three sources. Each training is measured as it
+is, and with its weights halfway and three quarters of the way from the base, by nDCG@10 of at most 400 test queries
 among 2,000 random documents, at the model's own length. `train` goes on where it was stopped and keeps the values of
 each query in FOLDER; `decide` says what the decision expects of the sources that were trained on, and writes
-benchmarks/results/able.json, and the values of each query to able_queries.json beside it.
+benchmarks/results/able.json, and the values of each query to able_queries.json beside it. `h100` says what the decision
+expects in the cells of benchmarks/results/on_h100.json, which were trained on a GPU, and writes able_h100.json.
 """
 
 from __future__ import annotations
@@ -26,33 +29,37 @@ from grid import MARGIN, cells, loaded
 
 import foils
 from common import RESULTS, load, save
-from foils.data import Collection, Negatives
+from foils.data import Collection, Negatives, load_collection
 from foils.data.splitting import drawn_judgements, with_documents
 from foils.deciding import BeliefSettings
 from foils.deciding import decide as decide_between
-from foils.encode import EncoderSettings, VectorStore, load_encoder
+from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.evaluation.doors import measure_encoder
+from foils.experiments.plan import with_queries
 from foils.experiments.tasks import IN_BATCH, UNTRAINED, EncoderTask
-from foils.runtime.files import cache_folder, write_json
+from foils.runtime.files import cache_folder, digest_of, write_json
 from foils.statistics import bootstrap_interval
 from foils.training.models import merged
 from foils.training.settings import TrainSettings
 
-PER_QUERY, BATCH, LENGTH, DOCUMENTS, QUERIES = 4, 64, 32, 2_000, 400
+PER_QUERY, BATCH, LENGTH, DOCUMENTS, QUERIES, ON_GPU_QUERIES = 4, 64, 32, 2_000, 400, 2_000
 SHARES = (1.0, 0.75, 0.5)  # of the tuned model's weights
+SELECTED, SELECTED_FROM = "selected", ("random", "dense 0-4", "dense 20-24")
 WINDOWS = {"dense 0-4": (0, 4), "dense 20-24": (20, 24), "bm25 0-4": (0, 4)}
 
 
 def able_cells(names: list[str] | None = None) -> list[dict[str, Any]]:
     """The cells of this benchmark."""
-    return [cell for cell in cells(None, names, {}) if cell["model"] == "able-256"]
+    return [cell for cell in cells(None, names, {}) if cell["model"].startswith("able-")]
 
 
 def training_part(cell: dict[str, Any], data: Path) -> Collection:
     """The collection with the judgements of the training queries that are drawn."""
     collection = loaded(cell, data)
     train = drawn_judgements(collection, "train", cell["queries"], 0)
-    return replace(collection, qrels={**collection.qrels, "train": train}, digest=f"{collection.digest[:20]}-able")
+    return replace(
+        collection, qrels={**collection.qrels, "train": train}, digest=digest_of([collection.digest, len(train)])
+    )
 
 
 def measured_part(collection: Collection) -> Collection:
@@ -67,6 +74,10 @@ def source_of(collection: Collection, name: str) -> Negatives:
     if name == "random":
         return foils.mine(collection, "random", top=PER_QUERY)
     dense = {"encoder": "all-MiniLM-L6-v2", "max_length": 128}
+    if name == SELECTED:
+        tables = {each: source_of(collection, each) for each in SELECTED_FROM}
+        how = {**dense, "settings": {"top": PER_QUERY}, "in_batch": BATCH - 1}
+        return foils.select(tables, by="benefit", collection=collection, **how)
     if name == MARGIN:
         return foils.mine(collection, "dense", top=PER_QUERY, relative_margin=0.05, **dense)
     method = name.split()[0]
@@ -157,14 +168,49 @@ def decide(cell: dict[str, Any], folder: Path, data: Path) -> tuple[dict[str, An
     return made, rows
 
 
+def on_h100(name: str, data: Path) -> dict[str, Any]:
+    """What the decision expects in a cell that was trained on a GPU, and what it gave there, in points."""
+    trained = {source: 100 * float(np.mean(each)) for source, each in load("on_h100")["cells"][name].items()}
+    collection = with_queries(load_collection(str(data / name)), {"train": ON_GPU_QUERIES}, 0)
+    sources = {each: source_of(collection, each) for each in trained if each not in (IN_BATCH, UNTRAINED)}
+    encoder, store = (
+        load_encoder(DEFAULT_MODEL, EncoderSettings(max_length=128)),
+        VectorStore(cache_folder() / "vectors"),
+    )
+    decision = decide_between(collection, sources, encoder, store, BeliefSettings(in_batch=BATCH - 1))
+    expected = {each.name: (each.gain, each.gain_low, each.gain_high) for each in decision.candidates}
+    gains = {each: {"expected": expected[each], "trained": trained[each] - trained[IN_BATCH]} for each in sources}
+    return {"source": decision.source, "sentence": decision.sentence, "gains": gains}
+
+
+def h100_rows(name: str, cell: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each source of such a cell, with whether the interval holds what was gained."""
+    rows = []
+    for source, gain in cell["gains"].items():
+        value, low, high = gain["expected"]
+        rows.append({
+            "cell": name, "source": source, "expected": f"{value:+.1f} [{low:.1f}, {high:.1f}]",
+            "gained": f"{gain['trained']:+.1f}", "inside": low <= gain["trained"] <= high,
+            "chosen": source == cell["source"],
+        })  # fmt: skip
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["train", "decide"])
+    parser.add_argument("action", choices=["train", "decide", "h100"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--cell", nargs="*", dest="names")
     parser.add_argument("--source", nargs="*", dest="sources")
     given = parser.parse_args()
+    if given.action == "h100":
+        known = load("able_h100").get("cells", {})
+        for name in given.names or load("on_h100")["cells"]:
+            known[name] = on_h100(name, given.data)
+        rows = [row for name, cell in known.items() for row in h100_rows(name, cell)]
+        save("able_h100", {"cells": known}, {"Points of nDCG@10 over in-batch negatives alone": rows})
+        return
     result, rows, queries = load("able"), [], {}
     for cell in able_cells(given.names):
         if given.action == "train":
