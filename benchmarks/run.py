@@ -12,13 +12,18 @@ import os
 import re
 import runpy
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 FOLDERS = {
     "speed": "Speed", "memory": "Memory", "robustness": "Robustness", "evidence": "Evidence", "papers": "Papers",
 }  # fmt: skip
-PLACE = re.compile(r"(<!-- table: (\S+)(?: \| (.*?))? -->\n).*?(<!-- end -->)", re.S)
+PLACE = re.compile(
+    r"(<!-- table: (\S+)(?: \| ([^|\n]*?))?(?: \| rows ([^\n]*?))?(?: \| columns ([\d ]+))? -->\n).*?(<!-- end -->)",
+    re.S,
+)
 
 
 def scripts() -> dict[str, Path]:
@@ -31,11 +36,27 @@ def described(path: Path) -> list[str]:
     return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n\n")
 
 
-def tables_of(name: str) -> dict[str, str]:
-    """Return the tables of a result file by caption, as Markdown."""
-    from common import load, markdown
+def tables_of(name: str) -> dict[str, dict[str, Any]]:
+    """Return the tables of a result file by caption."""
+    from common import load
 
-    return {caption: markdown(each) for caption, each in load(name).get("tables", {}).items()}
+    return dict(load(name).get("tables", {}))
+
+
+def written(table: Mapping[str, Any], rows: str = "", columns: Sequence[int] = ()) -> str:
+    """Return a table as Markdown.
+
+    Args:
+        table: with columns and rows.
+        rows: a pattern that stands in the cells of the rows to show, joined by blanks; empty: all rows.
+        columns: numbers of the columns to show, in this order; empty: all columns.
+    """
+    from common import markdown
+
+    shown = columns or range(len(table["columns"]))
+    chosen = [row for row in table["rows"] if re.search(rows, " ".join(row))]
+    headings = [table["columns"][at] for at in shown]
+    return markdown({"columns": headings, "rows": [[row[at] for at in shown] for row in chosen]})
 
 
 def page() -> str:
@@ -53,19 +74,23 @@ def page() -> str:
             question, *usage = described(path)
             command = next((line.strip() for text in usage for line in text.splitlines() if "run.py" in line), "")
             parts += [f"### {name}", f"{question}", f"```console\n$ {command}\n```" if command else ""]
-            parts += [f"{caption}\n\n{text}".strip() for caption, text in made.items()]
+            parts += [f"{caption}\n\n{written(table)}".strip() for caption, table in made.items()]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def write_tables() -> None:
-    """Write the page of benchmarks, and in other pages what stands between `<!-- table: NAME | CAPTION -->` marks."""
+    """Write the page of benchmarks, and in other pages what stands between marks.
+
+    A mark is `<!-- table: NAME | CAPTION | rows PATTERN | columns 0 2 3 -->`; all after the name may be left out.
+    """
     docs = HERE.parent / "docs"
     (docs / "benchmarks.md").write_text(page(), "utf-8")
 
     def filled(mark: re.Match[str]) -> str:
         made = tables_of(mark[2])
-        text = made[mark[3]] if mark[3] else next(iter(made.values()))
-        return f"{mark[1]}\n{text}\n\n{mark[4]}"
+        table = made[mark[3]] if mark[3] else next(iter(made.values()))
+        columns = [int(number) for number in (mark[5] or "").split()]
+        return f"{mark[1]}\n{written(table, mark[4] or '', columns)}\n\n{mark[6]}"
 
     for path in [HERE.parent / "README.md", *docs.glob("*.md")]:
         text = path.read_text("utf-8")

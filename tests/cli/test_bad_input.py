@@ -62,7 +62,7 @@ NO_TRAIN = "unknown split of the collection judged 'train'; expected one of: tes
     ("mine judged -o out", [NO_TRAIN + "--split"]),
     ("train judged --model static:all-MiniLM-L6-v2 -o out", [NO_TRAIN + "--split"]),
     ("search judged --dimensions eclipse --tune train --run out", [NO_TRAIN + "--tune"]),
-    ("score small missing.parquet --json out", ["missing.parquet: no such file"]),
+    ("score small missing.parquet --json out", ["error: missing.parquet: no such file"]),
     ("score small . --json out", ["is a folder, a pipe or a device, not a file"]),
     ("score small s.parquet s.parquet --json out", ["s: given twice; leave one out"]),
     ("score small 'random control=s.parquet' --json out", ["'random control'"]),

@@ -58,6 +58,9 @@ def test_version(foils):
     (["mine", "x"], "foils mine needs -o FILE, which is missing. Write the table"),
     (["mine", "x", "z", "-o", "y"], "z"),
     (["score", "x"], "foils score needs SOURCE, which is missing"),
+    (["score", "x", "y", "-o", "z"], "foils score has no -o; it writes --report FILE, --json FILE"),
+    (["evaluate", "x", "-o", "z"], "foils evaluate has no -o; it writes --write-runs FOLDER, --json FILE"),
+    (["cache", "--output", "z"], "foils cache has no -o; it writes --json FILE"),
 ])  # fmt: skip
 def test_usage_errors_are_one_line_that_points_to_the_help(foils, arguments, message):
     ended = foils(*arguments)

@@ -345,6 +345,7 @@ def test_what_became_of_the_training_is_said_apart():
 
 @pytest.mark.parametrize(("value", "sign", "shown"), [
     (0.62, "", ".620"), (0.024, "+", "+.024"), (-0.01, "+", "-.010"), (1.0, "", "1.000"), (0.9999, "", "1.000"),
+    (-0.0001, "+", "+.000"),
 ])  # fmt: skip
 def test_numbers_of_a_sentence_have_three_digits(value, sign, shown):
     assert short(value, sign) == shown

@@ -2,12 +2,13 @@
 
 import io
 import os
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.runtime.results import Table, print_tables, width_of
+from foils.runtime.results import Table, print_tables, signed, width_of, with_ends
 from screens import assert_whole, printed
 
 WORDS = st.text("abcdefghijklmnop", min_size=1, max_size=9)
@@ -34,6 +35,36 @@ def test_columns_that_do_not_fit_follow_below_behind_the_first():
     text = printed([Table("Means", columns, [["bm25", *["+0.0335 [-0.0022, +0.0693]"] * 8]])], 80)
     assert text.count("bm25") == 4
     assert text.count("+0.0335 [-0.0022, +0.0693]") == 8
+
+
+def test_two_columns_lead_where_the_first_does_not_tell_rows_apart():
+    rows = [["tuned − base", measure, *["+0.0335 [-0.0022, +0.0693]"] * 4] for measure in ("nDCG@10", "AP", "R@100")]
+    columns = ["systems", "measure", "a", "b", "c", "d"]
+    assert [printed([Table("Differences", columns, rows)], 80).count(each) for each in ("nDCG@10", "AP")] == [4, 4]
+    named = [["tuned", *rows[0][1:]], ["base", *rows[1][1:]]]
+    assert printed([Table("Differences", columns, named)], 80).count("nDCG@10") == 1
+
+
+@pytest.mark.parametrize(("value", "shown"), [(-0.00001, "+0.000"), (-0.0, "+0.000"), (-0.0006, "-0.001")])
+def test_no_minus_stands_before_a_zero(value, shown):
+    assert signed(value) == shown
+    assert with_ends(value / 10, 0, value / 10) == f"{shown[:-3]}0{shown[-3:]} [+0.0000, {shown[:-3]}0{shown[-3:]}]"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_remarks_wrap_at_words_on_a_terminal_and_stay_in_one_line_elsewhere(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    remark = "In-batch negatives alone are the simplest choice and may do as well as any other of the sources here."
+    for file, lines in ((Terminal(), -(-len(remark) // width)), (io.StringIO(), 1)):
+        print_tables([Table(remark, ["a"], [["b"]], remark)], file)
+        text = re.sub(r"\x1b\[\d*m", "", file.getvalue()).splitlines()
+        assert (max(map(len, text)) <= width) == (lines > 1)
+        assert all(word in " ".join(text).split() for word in remark.split())
 
 
 def test_a_long_path_goes_on_in_the_next_line():

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from foils.cli.verbs import DOORS, EVERYWHERE, door_of, program, summary
+from foils.cli.verbs import DOORS, EVERYWHERE, door_of, program, settings_of_verb, summary
 from foils.runtime.errors import FoilsError, InputError, UnknownNameError
 from foils.runtime.options import STANDARD
 
@@ -106,7 +106,11 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     except MissingArgumentError as error:
         raise UsageError(_missing(verb, error.argument)) from error
     except CycloptsError as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        message = " ".join(str(error).split())
+        if message.startswith(("Unknown option: -o.", "Unknown option: --output.")):
+            writes = [f"{each.flag} {each.option.metavar}" for each in settings_of_verb(verb) if each.option.writes]
+            message = f"foils {verb} has no -o; it writes {', '.join(writes)}"
+        raise UsageError(message) from error
     return EXIT_INPUT if bare else 0
 
 
@@ -132,11 +136,18 @@ def standard_joined(arguments: Sequence[str]) -> list[str]:
 
 @contextmanager
 def messages() -> Iterator[None]:
-    """Print what the library logs, from INFO on, to stderr."""
+    """Print what the library logs, from INFO on, to stderr; each message once."""
     from foils.runtime.progress import say
 
-    logger, handler = logging.getLogger("foils"), logging.Handler()
-    handler.emit = lambda record: say(record.getMessage())  # type: ignore[method-assign]
+    logger, handler, printed = logging.getLogger("foils"), logging.Handler(), set[str]()
+
+    def emit(record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if message not in printed:
+            printed.add(message)
+            say(message)
+
+    handler.emit = emit  # type: ignore[method-assign]
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

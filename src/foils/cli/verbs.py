@@ -56,12 +56,7 @@ def _output(
     return Output(name, kind, details, default, text, "Output", write=write)
 
 
-JSON = _output(
-    "Write the result as JSON to this file; - is standard output, in the place of the table.",
-    files.JSON,
-    name="json",
-    write="write_json",
-)
+JSON = _output(EVERYWHERE["--json FILE"], files.JSON, name="json", write="write_json")
 REPORT = _output("Write an HTML page to this file.", files.HTML, name="report", write="report")
 PAGE = _output("Write the page to this file.", files.HTML, name="page", write="report", flag="--output", short="-o")
 NEGATIVES = _output("Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
@@ -297,9 +292,9 @@ def command(verb: str, arguments: list[Any], typed: Values, **options: Any) -> s
     return None if "None" in words else shlex.join(["foils", verb, *words])
 
 
-def _encoder(typed: Values) -> dict[str, Any]:
-    """The encoder, where one was named."""
-    return {name: typed[name] for name in ("encoder",) if typed.get(name)}
+def _encoder(typed: Values, option: str = "encoder") -> dict[str, Any]:
+    """The encoder, where one was named, as an option of the next verb."""
+    return {option: typed["encoder"]} if typed.get("encoder") else {}
 
 
 def _after_mine(_: Any, typed: Values) -> str | None:
@@ -318,7 +313,6 @@ def _after_score(result: Any, typed: Values) -> str | None:
     if decision.tied and decision.label_next and not decision.labels:
         arguments = [typed["collection"], typed["sources"]]
         return command("label", arguments, typed, number=decision.label_next, output="labels.tsv")
-    model = {"model": typed["encoder"]} if typed.get("encoder") else {}
     chosen = decision.source
     names = {
         word: word.partition("=")[0] if "=" in word else Path(word).name.split(".")[0] for word in typed["sources"]
@@ -326,7 +320,7 @@ def _after_score(result: Any, typed: Values) -> str | None:
     source = [word for word, name in names.items() if name == chosen]
     if chosen is not None and not source:  # random ones, which no file holds
         return command("mine", [typed["collection"]], typed, output="random.parquet", **{"with": "random"})
-    return command("train", [typed["collection"], *source], typed, **model, output="model")
+    return command("train", [typed["collection"], *source], typed, **_encoder(typed, "model"), output="model")
 
 
 def _after_label(_: Any, typed: Values) -> str | None:
@@ -342,7 +336,8 @@ def _after_label(_: Any, typed: Values) -> str | None:
 
 
 def _train_on_output(_: Any, typed: Values, **options: Any) -> str | None:
-    return command("train", [typed.get("collection"), typed["output"]], typed, **options, output="model")
+    arguments = [typed.get("collection"), typed["output"]]
+    return command("train", arguments, typed, **_encoder(typed, "model"), **options, output="model")
 
 
 def _after_relabel(_: Any, typed: Values) -> str | None:
@@ -358,6 +353,15 @@ def _after_train(_: Any, typed: Values) -> str | None:
     else:
         options = {"model": [f"base={model}", f"tuned={typed['output']}"]}
     return command("evaluate", [typed["collection"]], {**typed, "split": None}, **options)
+
+
+def _after_tune(result: Any, typed: Values) -> str | None:
+    """Search with what was tuned; a reranker orders what its first stage returns."""
+    if result.retrieves:
+        return str(result.next)
+    stage = typed.get("first_stage") or "bm25"
+    first = {"run" if Path(stage).is_file() else "model": stage}
+    return command("evaluate", [typed.get("collection")], typed, **first, reranker=typed["output"], rerank_depth=50)
 
 
 def _advise(verb: str, argument: str = "collection", **options: Any) -> Advice:
@@ -386,7 +390,7 @@ DOORS: dict[str, Verb] = {
     "batch": Verb((PLAN,)),
     "search": Verb(advice=lambda _, typed: command("evaluate", [typed["collection"]], typed, run=typed.get("run"))),
     "train": Verb(advice=_after_train),
-    "tune": Verb(after=_fail_where_kept),
+    "tune": Verb(after=_fail_where_kept, advice=_after_tune),
     "merge": Verb(),
     "cache": Verb(),
 }

@@ -157,7 +157,8 @@ class Columns:
                 raise FormatError(f"columns {' and '.join(fitting)} could each be the {role}; {advice}", where)
         absent = [each for each in needed if each[0] in known and not any(names[role] for role in each)]
         if absent:
-            advice = f"give one such a name ({', '.join(known[absent[0][0]])}), or say {spelled('columns')} ROLE=COLUMN"
+            names_known = ", ".join(known[absent[0][0]])
+            advice = f"give one such a name ({names_known}), or say {spelled('columns', 'query=…,positive=…')}"
             problem = f"no column is known as {' or '.join(each[0] for each in absent)}; the columns are"
             problem = f"{problem} {', '.join(map(repr, columns)):.150}; {EXPECTED if of_source else advice}"
             raise FormatError(problem, where, 1 if records.files else None)

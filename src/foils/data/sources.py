@@ -308,7 +308,9 @@ def as_source(source: SourceLike, collection: Collection | None, *, name: str = 
         if collection is not None:
             negatives = without_own(negatives, collection, str(path or name))
     except InputError as error:
-        raise error if path is None or isinstance(error, FormatError) else FormatError(str(error), path) from error
+        if path is None or isinstance(error, FormatError) or str(error).startswith(f"{path}: "):
+            raise
+        raise FormatError(str(error), path) from error
     return NamedSource(name, negatives, digest)
 
 

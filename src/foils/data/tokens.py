@@ -424,7 +424,9 @@ class BM25Settings(Settings):
             language = OF_SCRIPTS.get(script, NONE)
             what = "words as they are" if language == NONE else f"{language} stemmer and stop words"
             reason = f"{100 * share:.0f} % of letters are {script.capitalize()}" if script else "there are no letters"
-            log.info("BM25: %s (%s; %s chooses), k1 %g, b %g", what, reason, spelled("language"), k1, b)
+            flag = spelled("language")  # of a verb that has no such option, not one of the program's
+            reason += f"; {flag} chooses" if flag.startswith("--") else ""
+            log.info("BM25: %s (%s), k1 %g, b %g", what, reason, k1, b)
         return replace(self, language=language, k1=k1, b=b)
 
     @property

@@ -28,7 +28,7 @@ from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import FOLDER
 from foils.runtime.options import Option, Settings, door, refuse, spelled
 from foils.runtime.parallel import ScaleSettings
-from foils.runtime.results import Result, Table, number, p_value
+from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.searching import DimensionSettings, embed_collection, search_collection
 from foils.searching.runs import bm25_run as bm25_run
 from foils.statistics import Comparison, bootstrap_interval, compare_systems
@@ -269,7 +269,7 @@ class Evaluation(Result):
             return [means]
         rows = [
             (
-                f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", p_value(c.p_randomised),
+                f"{c.a} − {c.b}", c.measure, signed(c.difference, 4), p_value(c.p_randomised),
                 p_value(c.p_randomised_holm), c.test, p_value(c.p),
             )
             for c in self.comparisons

@@ -187,7 +187,7 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
                 documents = min(documents, max(LEAST_DOCUMENTS, int(WHOLE_SHARE * seconds / text)))
                 dev_documents = min(dev_documents, documents)
         timed = {"seconds_a_text": float(f"{text:.3g}"), "fitting_rows": rows}
-        reason = f"a text takes {text:.2g} s of the {seconds:.0f} s that are left"
+        reason = f"reading a text takes {1000 * text:.2g} ms; {seconds:.0f} s are left"
     if documents < len(whole.documents):
         reason += (
             f"; test is measured among {documents:,} of {len(whole.documents):,} documents: the positives, the first "

@@ -57,6 +57,7 @@ from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
 from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, fill_folder, write_sealed
+from foils.runtime.results import counted
 from foils.searching.retriever import named_collection
 
 if TYPE_CHECKING:
@@ -208,7 +209,8 @@ class Tuning:
                 reason += f"; texts are cut after {length.tokens} tokens in training, {length.cut:.1%} of them"
             seconds = steps * size * seconds_a_row(self.task, self.plan["data"].get("seconds_a_text", 0.0))
             if seconds > self.left:
-                late = f"it may take up to {seconds / 60:.1f} minutes, more than is left, and is finished all the same"
+                late = f"the plain training may take up to {seconds / 60:.1f} minutes, more than is left, "
+                late += "and is finished all the same"
                 self.say(late)
                 reason += f"; {late}"
             numbers = {"learning_rate": rate, "steps": steps, "batch_size": size}
@@ -455,7 +457,7 @@ class Tuning:
                 candidates.append(self.measured(members, share))
         taken = self._plainest(candidates, others)
         tried = [base, *trials, *candidates[1:]]
-        reason = f"of {len(tried) - 1} models tried, {taken.mean:.4f} on dev, the base {base.mean:.4f}"
+        reason = f"of {counted(len(tried) - 1, 'models')} tried, {taken.mean:.4f} on dev, the base {base.mean:.4f}"
         if not self._improves(base, taken):
             reason = (
                 f"none is surely better on dev than the base, which has {base.mean:.4f}: the best has {taken.mean:.4f}"

@@ -391,7 +391,7 @@ class Tuned(Result):
         """Return the measures on test, what was tried, and the plan; what to deploy stands under the first."""
         first = self.evaluation.tables()[0]
         notes = [first.caption, self.sentence, self.training, *(f"Warning: {each}" for each in self.warnings)]
-        proof = replace(first, caption="\n".join(filter(None, [*notes, f"Next: {self.next}"])))
+        proof = replace(first, caption="\n".join(filter(None, notes)))
         rows = [
             (f"{each.a} − {each.b}", with_ends(each.difference, each.low, each.high), p_value(each.p_randomised))
             for each in self.comparisons
@@ -406,8 +406,9 @@ class Tuned(Result):
             return f'{self.command} --query "…"'
         if self.better:
             stage = str(self.plan["given"].get("first_stage") or BM25)
-            first = f"--{'run' if Path(stage).is_file() else 'model'} {stage}"
-            return f"rerank new queries: foils evaluate COLLECTION {first} --reranker {self.path} --rerank-depth 50"
+            first = ["--run" if Path(stage).is_file() else "--model", stage]
+            words = ["foils", "evaluate", self.plan["given"]["collection"], *first, "--reranker", str(self.path)]
+            return shlex.join([*words, "--rerank-depth", "50"])
         return "give more pairs: nothing else helps as surely."
 
     def report(self, path: str | Path) -> None:
@@ -432,6 +433,7 @@ class Tuned(Result):
 
 def short(value: float, sign: str = "") -> str:
     """Return a number with three digits and no zero before the point: .620, or with `sign` "+" +.024."""
+    value = round(value, 3) + 0.0  # no minus before a zero
     return f"{value:{sign}.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:{sign}.3f}"
 
 

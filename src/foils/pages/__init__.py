@@ -140,10 +140,11 @@ def intervals_figure(groups: Mapping[str, Points], x: str, caption: str, **axis:
         values, low, high = ([each[at] for each in points.values()] for at in range(3))
         names = [label(name) for name in points]
         how: dict[str, Any] = {"mode": "markers", "marker": {"size": 9, "color": colour}, "name": label(group)}
-        data.append(scatter(values, names, error_x=ends(values, low, high), **how))
+        data.append(scatter(values, names, orientation="h", error_x=ends(values, low, high), **how))
     order = {"type": "category", "categoryorder": "array", "categoryarray": names}
     layout = {"xaxis": {"title": {"text": x}, **axis}, "yaxis": order, "legend": LEGEND, "showlegend": len(groups) > 1}
-    return Figure(data, layout, caption, height=120 + 24 * len(names))
+    grouped = {"scattermode": "group", "scattergap": 0.3}  # each group of a row on a line of its own
+    return Figure(data, layout | grouped, caption, height=120 + len(names) * max(24, 18 * len(groups)))
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

@@ -72,11 +72,11 @@ def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
     width = width_of(file)
     out = console.Console(file=file, width=width, highlight=False)
     for table in tables:
-        out.print(_shown(table.title), style="bold", soft_wrap=True)
+        out.print(_shown(table.title), style="bold", soft_wrap=not file.isatty())
         for columns in _beside(table, width):
             out.print(_grid(table, columns, width))
         if table.caption:
-            out.print(_shown(table.caption), style="dim", soft_wrap=True)
+            out.print(_shown(table.caption), style="dim", soft_wrap=not file.isatty())
 
 
 def width_of(file: IO[str]) -> int:
@@ -121,16 +121,20 @@ def _widths(table: Table, column: int, width: int) -> tuple[int, int]:
 
 
 def _beside(table: Table, width: int) -> list[list[int]]:
-    """Return the numbers of the columns that stand beside each other, block by block; the first leads each block."""
-    blocks, used = [[0]], 0
-    for column in range(1, len(table.columns)):
-        least = _widths(table, column, width)[0] + GAP
-        if len(blocks[-1]) > 1 and used + least > width:
-            blocks.append([0])
-        if len(blocks[-1]) == 1:
-            used = _widths(table, 0, width)[0] + GAP + EDGE
+    """Return the numbers of the columns that stand beside each other, block by block.
+
+    The first column leads each block; the second does, too, where rows have the same name and it is short.
+    """
+    least = [_widths(table, column, width)[0] + GAP for column in range(len(table.columns))]
+    names = {row[0] for row in table.rows}
+    both = len(names) < len(table.rows) and EDGE + sum(least[:2]) <= width // 2
+    leading = [0, 1] if both else [0]
+    blocks = [leading.copy()]
+    for column in range(len(leading), len(table.columns)):
+        used = EDGE + sum(least[each] for each in blocks[-1])
+        if len(blocks[-1]) > len(leading) and used + least[column] > width:
+            blocks.append(leading.copy())
         blocks[-1].append(column)
-        used += least
     return blocks
 
 
@@ -263,9 +267,9 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def signed(value: float, digits: int = 3) -> str:
     """Return a number with its sign and so many digits after the point, or an en dash where there is none."""
-    return "–" if value != value else f"{value:+.{digits}f}"
+    return "–" if value != value else f"{round(value, digits) + 0.0:+.{digits}f}"  # no minus before a zero
 
 
 def with_ends(value: float, low: float, high: float) -> str:
     """Return a difference with its interval, as +0.0312 [+0.0104, +0.0520]."""
-    return f"{value:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return f"{signed(value, 4)} [{signed(low, 4)}, {signed(high, 4)}]"

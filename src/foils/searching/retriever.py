@@ -25,6 +25,7 @@ from foils.encode import EmbeddingSettings, VectorStore
 from foils.encode.nearest import ExactIndex
 from foils.encode.opening import EncoderLike
 from foils.mining.retrievers import BM25Retriever
+from foils.pages import shortened
 from foils.runtime.errors import InputError
 from foils.runtime.results import Result, Table, counted, number
 
@@ -206,7 +207,10 @@ class Answered(Result):
         """Return a table for each query."""
         tables = []
         for query, hits in zip(self.queries, self.hits, strict=True):
-            rows = [(str(at), hit.doc_id, number(hit.score, 4), hit.text[:SHOWN]) for at, hit in enumerate(hits, 1)]
+            rows = [
+                (str(at), hit.doc_id, number(hit.score, 4), shortened(hit.text, SHOWN))
+                for at, hit in enumerate(hits, 1)
+            ]
             tables.append(Table(query, ["rank", "document", "score", "text"], rows, words=frozenset({1, 3})))
         return tables
 
