@@ -45,7 +45,7 @@ ALL = 2 * 40 * 8 * 4 // 2  # questions: both orders of each pair of forty querie
 
 
 def asked(answer, labelled=True, queries=40, **settings):
-    judge = answer if isinstance(answer, Judge) else Judge(answer)
+    judge = answer if isinstance(answer, Judge | list) else Judge(answer)
     levels = {f"d{i}": float(i) for i in range(8)}
     qrels = {"train": {f"q{i}": {"d7": 1} for i in range(queries)}} if labelled else {}
     collection = numbers(levels, queries, qrels)
@@ -84,6 +84,18 @@ def test_such_a_judge_is_stopped_after_forty_comparisons(name, labelled):
     with pytest.raises(FailureError, match=r"after 40 of \d+ comparisons"):
         asked(judge, labelled)
     assert judge.asked == 80
+
+
+@pytest.mark.parametrize("name", ["one half", "always the first", "the worse one"])
+def test_each_judge_of_an_ensemble_is_tried_before_the_others_are_paid_for(name):
+    """The better one outvotes it; it is named all the same, and both have answered forty comparisons by then."""
+    judges = [Judge(KNOWING["the better one"]), Judge(KNOWING_NOTHING[name])]
+    for number, judge in enumerate(judges):
+        judge.name = judge.fingerprint = f"judge {number}"
+    with pytest.raises(FailureError, match="the judge judge 1 is not clearly better than chance"):
+        asked(judges)
+    assert [judge.asked for judge in judges] == [80, 80]
+    assert len(asked(judges, accept_judge=True).summary.judges) == 2
 
 
 def test_nine_in_ten_judges_that_toss_coins_end_in_the_trial_and_the_others_at_the_end():

@@ -146,7 +146,8 @@ def test_the_answers_of_an_ensemble_are_written_and_read_together(folder, tmp_pa
     kept = tmp_path / "kept.parquet"
     with serving(answer) as server:
         judges = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url]
-        assert rate(folder, *judges, "--judgements", str(kept), "--json", str(folder / "r.json")) == 0
+        assert rate(folder, *judges, "--judgements", str(kept), "--json", str(folder / "r.json")) == 1
+        assert rate(folder, *judges, "--judgements", str(kept), "--json", str(folder / "r.json"), "--accept-judge") == 0
     one, two = json.loads((folder / "r.json").read_text())["judges"]
     assert (one["missing"], two["missing"]) == (0, 3 * 6), "six pairs of w6 in each query lack an order"
     together = gaps(folder)

@@ -212,6 +212,10 @@ class JudgeSession:
         self.pairs = Pairs(candidates.offsets, nothing, nothing)
         self.parts = [Judgements(none, none) for _ in judges]
 
+    def of(self, judge: Judge) -> JudgeSession:
+        """Return a session of one of the judges, who has not been asked, with the same store."""
+        return JudgeSession([judge], self.candidates, self._store)
+
     def ask(self, pairs: Pairs) -> None:
         """Ask about those of the pairs that were not asked about before, each judge in turn."""
         new = pairs.where(~np.isin(pairs.codes, self.pairs.codes))
@@ -351,7 +355,7 @@ def trial_of(pairs: Pairs, relevant: Rows, *, whole_queries: bool) -> Marks:
 
 
 def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) -> Evidence:
-    """Ask about the pairs; judges whose answers cost something are tried first, so that not all is paid for.
+    """Ask about the pairs; each judge whose answers cost something is tried first, so that not all is paid for.
 
     Args:
         asking: the judges.
@@ -359,36 +363,37 @@ def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: b
         relevant: (k,) candidates that are labelled positives.
         accepted: whether judges may be no better than chance.
 
+    Returns:
+        What speaks for all judges together.
+
     Raises:
-        FailureError: the judges are not clearly better than chance, and are not accepted all the
-            same; or language models were asked and each question failed, since no table is to look
-            rated.
+        FailureError: a judge is not clearly better than chance, and is not accepted all the same; or
+            language models were asked and each question failed, since no table is to look rated.
     """
-    name = "+".join(each.name for each in asking.judges)
-    free = (ScoringJudge, RecordedJudge)
-    if not accepted and any(hasattr(each, "questions") or not isinstance(each, free) for each in asking.judges):
-        whole = any(isinstance(each, ListJudge) for each in asking.judges)
-        asking.ask(pairs.where(trial_of(pairs, relevant, whole_queries=whole)))
-        trial = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY_IN_TRIAL)
-        if trial.doubt:
-            raise _refusal(name, trial, f" after {len(asking.pairs)} of {len(pairs)} comparisons; these are kept")
+    for judge in () if accepted else asking.judges:
+        if hasattr(judge, "questions") or not isinstance(judge, (ScoringJudge, RecordedJudge)):
+            tried = asking.of(judge) if len(asking.judges) > 1 else asking
+            tried.ask(pairs.where(trial_of(pairs, relevant, whole_queries=isinstance(judge, ListJudge))))
+            trial = evidence_of(tried.pairs, tried.judgements, relevant, clearly=CLEARLY_IN_TRIAL)
+            if trial.doubt:
+                raise _refusal(judge, trial, f" after {len(tried.pairs)} of {len(pairs)} comparisons; these are kept")
     asking.ask(pairs)
     failures = sum((each.asked.failures for each in questions_of(asking.judges)), Counter[str]())
     if failures and np.isnan(asking.judgements.preference).all():
         raise FailureError(f"no question was answered ({', '.join(failures)}); the next run asks them again")
-    evidence = evidence_of(asking.pairs, asking.judgements, relevant, clearly=CLEARLY)
-    if evidence.doubt:
-        refusal = _refusal(name, evidence)
-        if not accepted:
-            raise refusal
-        log.warning("%s", refusal)
-    elif evidence.better_than_chance is None:
-        log.info("whether the judge %s is better than chance was %s", name, evidence.verdict)
-    return evidence
+    for judge, answers in zip(asking.judges, asking.parts, strict=True):
+        evidence = evidence_of(asking.pairs, answers, relevant)
+        if evidence.doubt and not accepted:
+            raise _refusal(judge, evidence)
+        if evidence.doubt:
+            log.warning("%s", _refusal(judge, evidence))
+        elif evidence.better_than_chance is None:
+            log.info("whether the judge %s is better than chance was %s", judge.name, evidence.verdict)
+    return evidence_of(asking.pairs, asking.judgements, relevant)
 
 
-def _refusal(name: str, evidence: Evidence, when: str = "") -> FailureError:
+def _refusal(judge: Judge, evidence: Evidence, when: str = "") -> FailureError:
     return FailureError(
-        f"the judge {name} is not clearly better than chance: {evidence.doubt}{when}; take another judge or question; "
-        f"{spelled('accept_judge')} rates all the same"
+        f"the judge {judge.name} is not clearly better than chance: {evidence.doubt}{when}; take another judge "
+        f"or question; {spelled('accept_judge')} rates all the same"
     )
