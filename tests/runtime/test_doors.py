@@ -177,6 +177,10 @@ def test_settings_of_a_class_that_inherits():
     ({"method": "dense", "draw": "uniform"}, InputError, "draw uniform: no effect with method dense"),
     ({"ranks": "7"}, InputError, "ranks 7: expected FROM-TO"),
     ({"top": "many"}, InputError, "top many; expected a value of type int"),
+    ({"top": 2.5}, InputError, "top 2.5; expected a whole number"),
+    ({"top": None}, InputError, "top None; expected a whole number"),
+    ({"top": True}, InputError, "top True; expected a whole number"),
+    ({"penalty": [1]}, InputError, r"penalty \[1\]; expected a number"),
 ])  # fmt: skip
 def test_what_a_door_refuses(given, error, message):
     with pytest.raises(error, match=message):
@@ -255,7 +259,7 @@ def test_the_programs_help_is_the_doors(capsys):
 def test_a_result_shows_itself():
     seen = Seen({"a": "<b>"})
     assert "What the door saw" in str(seen)
-    assert repr(seen) == "Seen(What the door saw)"
+    assert repr(seen) == 'Seen(What the door saw: a, value "<b>")'
     assert "<td>&quot;&lt;b&gt;&quot;</td>" in seen._repr_html_()
     assert (number(None), number(0.12345, 2), p_value(0.00001), p_value(0.04)) == ("–", "0.12", "< 0.0001", "0.0400")
 

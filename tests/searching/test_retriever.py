@@ -141,6 +141,10 @@ def test_the_program_answers_queries(better, tmp_path, monkeypatch, capsys):
     assert [[tuple(hit.values()) for hit in record["hits"]] for record in records] == [
         [*map(tuple, of)] for of in found
     ]
+    table = library.search(str(folder), queries=str(asked), top=2).to_pandas()
+    assert [*zip(table["query"], table["doc_id"], strict=True)] == [
+        (record["query"], hit["doc_id"]) for record in records for hit in record["hits"]
+    ]
     monkeypatch.setattr("sys.stdin", asked.open())
     assert run(["search", str(folder), "--queries", "-", "--top", "2", "--json", "-"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == records

@@ -357,6 +357,8 @@ def _after_train(_: Any, typed: Values) -> str | None:
 
 def _after_tune(result: Any, typed: Values) -> str | None:
     """Search with what was tuned; a reranker orders what its first stage returns."""
+    if typed.get("explain"):
+        return None
     if result.retrieves:
         return str(result.next)
     stage = typed.get("first_stage") or "bm25"

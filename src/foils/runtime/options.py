@@ -34,6 +34,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from difflib import get_close_matches
 from itertools import chain
 from math import isfinite
+from numbers import Integral, Real
 from os.path import exists
 from pathlib import Path, PurePath
 from types import MappingProxyType, UnionType
@@ -193,6 +194,15 @@ class Setting:
         self.option.check(spelled(self.name), value)
         return float(value) if type(value) is int and float in kinds and int not in kinds else value
 
+    def check_number(self, value: Any) -> None:
+        """Refuse what is no number where the setting is one, and a fraction where it is a whole one."""
+        kinds = {*self.kinds} - {type(None)}
+        fits = isinstance(value, Real if float in kinds else Integral) and not isinstance(value, bool)
+        unset = value is None and type(None) in self.kinds
+        if kinds <= {int, float} and not fits and not unset:
+            expected = "a number" if float in kinds else "a whole number"
+            raise InputError(f"{spelled(self.name)} {value!r}; expected {expected}")
+
     def _read(self, text: str) -> Any:
         """Return what a text says, by the type of the setting; as it is where that reads no texts."""
         for kind in self.kinds:
@@ -324,9 +334,14 @@ def door(
                 near = get_close_matches(name, settings, n=1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(settings)}"
                 raise TypeError(f"foils.{function.__name__}() has no argument {name!r}{hint}")
-        bound = signature.bind(*args, **kwargs)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"foils.{function.__name__}(): {error}") from None
         bound.apply_defaults()
         checked = _checked(settings.values(), bound.arguments)
+        for name, setting in settings.items():
+            setting.check_number(checked[name])
         grouped = {name: kind(**{each.name: checked[each.name] for each in settings_of(kind)}) for name, kind in groups}
         as_grouped = {name: value for group in grouped.values() for name, value in vars(group).items()}
         refuse_idle(settings.values(), checked, checked | as_grouped)

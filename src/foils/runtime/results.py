@@ -203,8 +203,11 @@ class Result(ABC):
 
     @property
     def brief(self) -> str:
-        """What it is, in one line, for `repr`."""
-        return next((table.title for table in self.tables()), "")
+        """What it is, in one line with its first number, for `repr`; a title that is a sentence says all."""
+        first = next(iter(self.tables()), Table("", (), ()))
+        if first.title.endswith(".") or not first.rows or len(first.columns) < 2:
+            return first.title
+        return f"{first.title}: {first.rows[0][0]}, {first.columns[1]} {first.rows[0][1]}"
 
     @abstractmethod
     def tables(self) -> list[Table]:

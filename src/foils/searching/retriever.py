@@ -26,7 +26,7 @@ from foils.encode.nearest import ExactIndex
 from foils.encode.opening import EncoderLike
 from foils.mining.retrievers import BM25Retriever
 from foils.pages import shortened
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, require
 from foils.runtime.results import Result, Table, counted, number
 
 SHOWN = 60  # characters of a document in a table
@@ -218,6 +218,10 @@ class Answered(Result):
         """Return a record for each query, with its hits."""
         both = zip(self.queries, self.hits, strict=True)
         return [{"query": query, "hits": [hit._asdict() for hit in hits]} for query, hits in both]
+
+    def to_pandas(self) -> Any:
+        """Return a row for each hit of each query as a pandas DataFrame."""
+        return require("pandas", "hub").json_normalize(self.records(), "hits", "query")
 
     def to_json(self) -> dict[str, Any]:
         """Return the collection, what ranked, and the hits of each query."""
