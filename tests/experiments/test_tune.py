@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import foils
+from foils.cli.verbs import DOORS
 from foils.data import Collection, Run
 from foils.data.run import Fusion
 from foils.data.splitting import split_sizes, with_three_splits
@@ -355,9 +356,22 @@ def test_a_reranker_is_used_by_another_command():
     means = {"first stage": 0.3, "tuned": 0.55, "first stage + tuned": 0.6}
     tuned = made("model", means=means, reranker=True, first_stage="run.trec")
     words = (
-        "Deploy the tuned model (foils evaluate --reranker better): nDCG@10 .550 on test, the order of run.trec and "
+        "Deploy the tuned model (foils evaluate c --model run.trec --reranker better --rerank-depth 50): nDCG@10 .550 "
+        "on test, the order of run.trec and "
     )
     assert tuned.sentence.startswith(f"{words}the tuned model together .600")
+
+
+@pytest.mark.parametrize(("tuned", "typed", "command"), [
+    (made("both"), {}, 'foils search better --query "…"'),
+    (made("model", reranker=True), {},
+     "foils evaluate 'my pairs.csv' --model bm25 --reranker better --rerank-depth 50"),
+    (made("model", reranker=True, first_stage="old/"), {"first_stage": "old/", "columns": "query=a,positive=b"},
+     "foils evaluate 'my pairs.csv' --model old/ --reranker better --rerank-depth 50 --columns query=a,positive=b"),
+    (Plan({}), {"explain": True}, None),
+])  # fmt: skip
+def test_what_is_advised_after_a_tuning_can_be_typed(tuned, typed, command):
+    assert DOORS["tune"].advice(tuned, {"collection": "my pairs.csv", "output": "better", **typed}) == command
 
 
 @pytest.mark.parametrize(

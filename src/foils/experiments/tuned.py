@@ -341,7 +341,10 @@ class Tuned(Result):
         """The command that uses what is deployed."""
         if self.retrieves:
             return f"foils search {shlex.quote(str(self.path))}"
-        return f"foils evaluate --reranker {shlex.quote(str(self.path))}"
+        stage = str(self.plan["given"].get("first_stage") or BM25)
+        first = ["--run" if Path(stage).is_file() else "--model", stage]
+        words = ["foils", "evaluate", self.plan["given"]["collection"], *first, "--reranker", str(self.path)]
+        return shlex.join([*words, "--rerank-depth", "50"])
 
     def words(self, system: str) -> str:
         """Return what a system of the test is called in a sentence."""
@@ -405,10 +408,7 @@ class Tuned(Result):
         if self.retrieves:
             return f'{self.command} --query "…"'
         if self.better:
-            stage = str(self.plan["given"].get("first_stage") or BM25)
-            first = ["--run" if Path(stage).is_file() else "--model", stage]
-            words = ["foils", "evaluate", self.plan["given"]["collection"], *first, "--reranker", str(self.path)]
-            return shlex.join([*words, "--rerank-depth", "50"])
+            return self.command
         return "give more pairs: nothing else helps as surely."
 
     def report(self, path: str | Path) -> None:
