@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import foils
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.encode.opening import AT_128
-from foils.llm import LLMSettings
+from foils.llm import Client, LLMSettings
 from foils.rating import QuestionSettings
 from foils.rating.opening import JudgeSettings, Opening
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FailureError, InputError
 from judging import listed
 from llm_server import Reply, serving
 from tiny_models import tiny_cross_encoder
@@ -268,6 +269,15 @@ def test_the_bound_is_on_all_judges_together_those_between_queries_too(folder, c
         assert "c at " in shown
         assert "4 questions" in shown, "three queries meet three others, in both orders; two answers are there"
         assert spent(folder) == pytest.approx({"a": 0.48, "b": 0.48, "c": 0.06})
+
+
+def test_the_bound_of_one_client_is_on_all_judges_that_use_it(folder):
+    with serving(priced) as server:
+        client = Client("m", server.url, price=(10.0, 0.0), max_cost=0.6, concurrency=1)
+        judges = ["llm", "llm,temperature=0.5", "llm,temperature=0.7"]
+        with pytest.raises(FailureError, match="more than max_cost 0.6"):
+            foils.rate(folder, folder / "negatives.parquet", judge=judges, llm_model=client, degree=2)
+        assert len(server.seen) == 61
 
 
 def test_judges_of_one_model_with_other_settings_are_announced_and_counted_each(folder, capsys):

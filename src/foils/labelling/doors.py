@@ -31,7 +31,7 @@ from foils.labelling.sheet import (
     shown_of,
     write_sheet,
 )
-from foils.llm import LLMSettings, Purse, Questions, RelevanceQuestions, Usage
+from foils.llm import LLMSettings, Questions, RelevanceQuestions, Usage
 from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask
 from foils.rating.judges import RELEVANCE
 from foils.rating.opening import JudgeSettings, Opening
@@ -132,7 +132,7 @@ def open_judge(given: Any, collection: Collection, llm: LLMSettings, encoding: E
     if not isinstance(given, str):
         return against_positive(f"judge:{given.name}", given) if is_judge(given) else by_function(given)
     question = QuestionSettings(answer=RELEVANCE)
-    opening = Opening(JudgeSettings(judge=[given]), encoding, llm, question, Purse(llm.max_cost))
+    opening = Opening(JudgeSettings(judge=[given]), encoding, llm, question, llm.purse())
     opened = open_compared(given, opening, collection)
     if isinstance(opened, PointwiseJudge):
         return by_language_model(opened.questions)

@@ -283,6 +283,10 @@ class LLMSettings(Settings):
             self.llm_model, self.base_url, self.key_variable, self.concurrency, price=self.price, max_cost=self.max_cost
         )
 
+    def purse(self) -> Purse:
+        """Return the purse of all models of a run."""
+        return Purse(self.llm_model.max_cost if isinstance(self.llm_model, Client) else self.max_cost)
+
     def folder(self, collection: Collection) -> Path:
         """Return where answers about a collection are kept."""
         return cache_place("llm", collection.digest[:16])

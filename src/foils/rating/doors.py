@@ -19,7 +19,7 @@ from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance, write_table
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import AnswerStore, LLMSettings, Purse, Questions, Usage, announce
+from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce
 from foils.rating.distilling import Distilled, distil, save_judge
 from foils.rating.estimators import LINKS, deviance_explained
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
@@ -343,7 +343,7 @@ def rate(
             or nothing to rate.
         FailureError: a judge failed; what it answered is kept.
     """
-    opening = Opening(judging, encoding, llm, question, Purse(llm.max_cost))
+    opening = Opening(judging, encoding, llm, question, llm.purse())
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     rows = rateable(loaded, named.negatives, split)
