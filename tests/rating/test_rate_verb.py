@@ -275,7 +275,7 @@ def test_the_bound_of_one_client_is_on_all_judges_that_use_it(folder):
     with serving(priced) as server:
         client = Client("m", server.url, price=(10.0, 0.0), max_cost=0.6, concurrency=1)
         judges = ["llm", "llm,temperature=0.5", "llm,temperature=0.7"]
-        with pytest.raises(FailureError, match="more than max_cost 0.6"):
+        with pytest.raises(FailureError, match=r"more than max_cost 0\.6"):
             foils.rate(folder, folder / "negatives.parquet", judge=judges, llm_model=client, degree=2)
         assert len(server.seen) == 61
 

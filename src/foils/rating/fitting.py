@@ -377,6 +377,7 @@ def fit_ratings(
     def estimate(sd: float) -> Ratings:
         return order_biased(judged, answers, model=model, prior_sd=sd, standard_errors=False)
 
+    fitted_to_answers = spread is None and prior_sd is None
     if spread is None and parts is not None:
         spread = _spread_of_lists(judged, parts, prior_sd, model, estimate)
     elif spread is None and prior_sd is not None:
@@ -385,6 +386,7 @@ def fit_ratings(
         bias = answered.position_bias if len(judged) else 0.0
         first = spread_of(judged, answered.preference, model=model, position_bias=bias)
         spread = refined(judged, answered.preference, first, model=model, estimate=estimate)
+    if fitted_to_answers:
         spread = replace(spread, information=information_kept(judged, estimate(spread.prior_sd)))
     ratings = order_biased(judged, answers, model=model, prior_sd=spread.prior_sd)
     scaled = replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
