@@ -314,6 +314,9 @@ LOWER = "Deploy BM25 and the tuned model together (foils search better): nDCG@10
         ({"means": LOST, "gap": -0.01, "p": 0.3, "dev": {"bm25 + tuned": 0.7}},
          f"{LOWER}, difference -.010 [-.025, +.004]. Dev chose it (.700 there); test does not tell the two apart "
          "(p 0.3000)."),
+        ({"means": LOST, "gap": -0.01, "p": 0.3, "dev": {"bm25 + tuned": 0.7, "bm25": 0.71}},
+         f"{LOWER}, difference -.010 [-.025, +.004]. Dev does not tell the two apart, and the simpler one was taken "
+         "(.700 there, the other .710); test does not tell the two apart (p 0.3000)."),
         ({"deploys": "model", "means": {"base": 0.3, "tuned": 0.65, "bm25": 0.5, "bm25 + tuned": 0.6}},
          "Deploy the tuned model (foils search better): nDCG@10 .650 on test, BM25 and the tuned model together .600, "
          "difference +.024 [+.009, +.038]."),

@@ -379,7 +379,10 @@ class Tuned(Result):
         on_dev = [f"{short(self.dev[each])} there" for each in (name,) if each in self.dev]
         on_dev += [f"the other {short(self.dev[each])}" for each in (other,) if each in self.dev]
         doubt = "test disagrees" if sure else "test does not tell the two apart"
-        return f"{text}. Dev chose it ({', '.join(on_dev)}); {doubt} {p}."
+        chose = "Dev chose it"
+        if self.dev.get(other, -1.0) > self.dev.get(name, 1.0):
+            chose = "Dev does not tell the two apart, and the simpler one was taken"
+        return f"{text}. {chose} ({', '.join(on_dev)}); {doubt} {p}."
 
     @property
     def training(self) -> str:
