@@ -147,6 +147,8 @@ def decide(cell: dict[str, Any], folder: Path, data: Path) -> tuple[dict[str, An
                 "nDCG@10": {share: round(float(np.mean(each)), 4) for share, each in values.items()},
                 "expected": [round(expected[name].gain, 2), round(expected[name].gain_low, 2),
                              round(expected[name].gain_high, 2)],
+                "strength": round(expected[name].strength, 5),
+                "benefit": round(expected[name].benefit, 5),
             }
             for name, values in trained.items()
         },
@@ -178,8 +180,13 @@ def on_h100(name: str, data: Path) -> dict[str, Any]:
         VectorStore(cache_folder() / "vectors"),
     )
     decision = decide_between(collection, sources, encoder, store, BeliefSettings(in_batch=BATCH - 1))
-    expected = {each.name: (each.gain, each.gain_low, each.gain_high) for each in decision.candidates}
-    gains = {each: {"expected": expected[each], "trained": trained[each] - trained[IN_BATCH]} for each in sources}
+    gains = {
+        each.name: {
+            "expected": (each.gain, each.gain_low, each.gain_high), "strength": each.strength,
+            "benefit": each.benefit, "trained": trained[each.name] - trained[IN_BATCH],
+        }
+        for each in decision.candidates if each.name in sources
+    }  # fmt: skip
     return {"source": decision.source, "sentence": decision.sentence, "gains": gains}
 
 
@@ -220,8 +227,12 @@ def main() -> None:
             rows += listed
             queries[cell["name"]] = json.loads((given.folder / f"{cell['name']}.json").read_text())
     if given.action == "decide":
-        save("able", result, {"Points are gains over in-batch negatives alone; one seed.": rows})
+        caption = "Points are gains over in-batch negatives alone; one seed."
+        before = result.get("tables", {}).get(caption, {"columns": [], "rows": []})
+        kept = [dict(zip(before["columns"], row, strict=True)) for row in before["rows"] if row[0] not in queries]
+        save("able", result, {caption: [*kept, *rows]})
         values: dict[str, Any] = {"unit": "thousandths of nDCG@10 of each test query, by share of the tuned model"}
+        values |= load("able_queries")
         for name, of in queries.items():
             values[name] = {
                 source: {share: [round(1000 * one) for one in each] for share, each in of_source["values"].items()}

@@ -49,6 +49,7 @@ IN_BATCH, NONE, RANDOM = "in-batch negatives", "none", "random"
 MODEL = "static:all-MiniLM-L6-v2"
 COSTS = {NONE: 0, RANDOM: 1, "bm25": 2, "dense": 3}
 DEGREES = 3
+STORED_HARM = 1.5  # κ of the benefits in grid.json
 
 
 class Cell(NamedTuple):
@@ -79,7 +80,7 @@ Rule = Callable[[Cell], Values]
 
 def benefits(cell: Cell, harm: float = HARM, name: str = "benefit") -> Values:
     """Source → benefit with another κ, no mined negatives 0: it is linear in 1 + κ."""
-    scale = (1 + harm) / (1 + HARM)
+    scale = (1 + harm) / (1 + STORED_HARM)
     plain = {
         source: values["strength"] - scale * (values["strength"] - values.get(name, values["benefit"]))
         for source, values in cell.predicted.items()
@@ -115,9 +116,10 @@ FORMS: dict[str, tuple[Rule, float]] = {
     "the decision": (benefits, TOLERANCE),
     **{f"{share:.0%} for cheaper ones": (benefits, share) for share in (0.0, 0.02, 0.1, 0.2)},
     "κ = 1": (lambda cell: benefits(cell, 1.0), TOLERANCE),
-    "κ = 2": (lambda cell: benefits(cell, 2.0), TOLERANCE),
+    "κ = 1.5": (lambda cell: benefits(cell, 1.5), TOLERANCE),
+    "κ = 3": (lambda cell: benefits(cell, 3.0), TOLERANCE),
     "κ = 5": (lambda cell: benefits(cell, 5.0), TOLERANCE),
-    "without recurrence (R = 1)": (lambda cell: benefits(cell, name="benefit_always"), TOLERANCE),
+    "without recurrence (R = 1)": (lambda cell: benefits(cell, STORED_HARM, "benefit_always"), TOLERANCE),
     "without unlabelled answers": (lambda cell: benefits(cell, -1.0), TOLERANCE),
     "by few unlabelled answers alone": (
         lambda cell: {source: values["few_false"] for source, values in cell.predicted.items()}, 0.0),

@@ -104,7 +104,7 @@ def export(collection: foils.data.read.CollectionLike, source: foils.data.source
     add_judgements: foils.data.read.AddedLike = ...) -> foils.data.negatives.Exported: ...
 def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
     "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
-    draw: str = ..., near_duplicate: float = ..., keep_positives: bool = ..., seed: int = ...,
+    draw: str = ..., near_duplicate: float | None = ..., keep_positives: bool = ..., seed: int = ...,
     pool: typing.Literal["random", "bm25", "dense"] = ..., pool_depth: int = ..., language: typing.Literal["auto",
     "none", "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "dutch_porter", "english",
     "esperanto", "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish",

@@ -103,7 +103,7 @@ class WindowSettings(Settings):
     split: str = "train"
     ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
     draw: Annotated[str, Option(needs=_DRAW)] = "top"
-    near_duplicate: Annotated[float, Option(above=0)] = 0.9
+    near_duplicate: Annotated[float | None, Option(above=0)] = 0.9
     keep_positives: bool = False
     seed: Annotated[int, Option(least=0)] = 0
 
