@@ -18,8 +18,10 @@ pytest.importorskip("sentence_transformers")
 import foils as library
 from foils.cli.app import run
 from foils.data.run import FUSED_DEPTH, Fusion, fuse_runs
-from foils.encode import EmbeddingSettings
+from foils.encode import EmbeddingSettings, VectorStore
+from foils.encode.nearest import ExactIndex
 from foils.evaluation import dense_run
+from foils.mining.retrievers import BM25Retriever
 from foils.runtime.errors import InputError
 from foils.searching.retriever import Retriever, documents_digest, named_collection
 from foils.searching.runs import bm25_run
@@ -79,6 +81,21 @@ def test_one_query_is_a_list_of_one(better):
     [hits] = Retriever(library.load(place), "bm25").search("the crew rows", k=2)
     assert len(hits) <= 2
     assert library.Retriever is Retriever
+
+
+@pytest.mark.parametrize("deploys", ["bm25", "model", "both"])
+def test_nothing_of_the_documents_is_made_again_for_a_query(better, monkeypatch, deploys):
+    _, written = better
+    retriever = Retriever.load(written(deploys), embedding=EXACT)
+    first = retriever.search("the crew rows", k=2)
+
+    def refused(*_):
+        raise AssertionError("an index is made for a query")
+
+    monkeypatch.setattr(BM25Retriever, "_indexed", refused)
+    monkeypatch.setattr(ExactIndex, "__init__", refused)
+    monkeypatch.setattr(VectorStore, "embed", refused)
+    assert retriever.search("the crew rows", k=2) == first
 
 
 def test_documents_are_replaced_by_giving_another_collection(better, beir_folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
@@ -95,8 +94,8 @@ class BM25Retriever:
 
     def over_queries(self, queries: pa.Table) -> BM25Retriever:
         """Return a retriever with the same index that answers other queries, given as a collection's table of them."""
-        other = copy.copy(self)
-        other._collection = replace(self._collection, queries=queries, qrels={})
+        other = object.__new__(type(self))  # copy.copy goes by __reduce__, which makes the index anew
+        vars(other).update({**vars(self), "_collection": replace(self._collection, queries=queries, qrels={})})
         return other
 
     def _indexed(self) -> tuple[npt.NDArray[Any], ...]:
