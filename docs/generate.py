@@ -368,8 +368,13 @@ def drawn_by() -> str:
 
 def draw(page: Path) -> None:
     """Write decision.png, the top of a page in a browser, and decision.json, by what the page was drawn."""
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1100,900"]
-    command += ["--virtual-time-budget=20000", f"--screenshot={DOCS / 'decision.png'}", page.resolve().as_uri()]
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    command += [
+        "--window-size=1100,1150",
+        "--virtual-time-budget=20000",
+        f"--screenshot={DOCS / 'decision.png'}",
+        page.resolve().as_uri(),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=240)
     (DOCS / "decision.json").write_text(json.dumps({"drawn_by": drawn_by()}) + "\n", "utf-8")
 

@@ -22,7 +22,8 @@ from foils.deciding import decide, unlabelled
 from foils.deciding.benefit import FORM, HARM, MOST, Odds, added_losses, learnabilities
 from foils.deciding.decision import GRID, TOLERANCE, Weighed, benefits_by_block, turning_points
 from foils.deciding.mine import best_window, windows_of
-from foils.deciding.page import score_page
+from foils.deciding.page import score_page, turn_figure
+from foils.deciding.results import percent
 from foils.deciding.unlabelled import Pairs, Relevance, Survey, rounded, signs_of_pooling
 from foils.encode import VectorStore
 from foils.experiments.score import score
@@ -455,12 +456,23 @@ def test_the_page_says_what_is_decided_shows_examples_and_draws_valid_figures(tm
     assert page.count('<div class="example">') == 3
     assert re.search(r"<mark>boat\d+</mark>", page)
     assert all(f"{each.eci_sem:.4f}" in page for each in hostile.sources)
-    assert page.index("What each choice gains") < page.index("Read some") < page.index("Where the choice turns")
+    assert page.index("Read some") < page.index("What each choice gains") < page.index("Where the choice turns")
     gains, turns = json.loads(re.search(r"^const figures = (.*);$", page, re.M)[1])
     for figure in (gains, turns):
         go.Figure(data=figure["data"], layout=figure["layout"])  # raises on a property that Plotly does not have
     colours = dict(zip(gains["data"][0]["y"], gains["data"][0]["marker"]["color"], strict=True))
     assert colours == {line["name"]: line["line"]["color"] for line in turns["data"]}
+
+
+def test_the_dashed_line_stands_where_its_caption_says(plain):
+    """The axis is the share of all answers that have no label, o / (1 + o): not that of the chosen source."""
+    turn = plain.turns_at
+    figure = turn_figure(plain, dict.fromkeys([each.name for each in plain.candidates], "#000000"))
+    [line] = figure.layout["shapes"]
+    assert line["x0"] == line["x1"] == pytest.approx(100 * turn.unlabelled / (1 + turn.unlabelled))
+    assert f"The dashed line, at {line['x0']:.0f} %, is where the choice turns: {percent(turn.false_share)} of" in (
+        figure.caption
+    )
 
 
 # What negatives are worth: added losses, how answers spread, points, relevance of pairs, the example of the docs

@@ -1,4 +1,4 @@
-"""The page of a scoring: what each choice gains, real examples, where the choice turns; the rest under details."""
+"""The page of a scoring: real examples, what each choice gains, where the choice turns; the rest under details."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from foils.pages import (
 from foils.runtime.results import Table
 from foils.scoring.scores import Scores
 
-SHOWN = 3  # queries to read
+SHOWN, CHARACTERS = 3, 220  # queries to read; characters of a document
 GREY = "#8a8f94"
 WORD = re.compile(r"\w{3,}")
 STOPWORDS = frozenset(load_bm25s().stopwords.STOPWORDS_EN_PLUS)  # that are not marked
@@ -66,8 +66,8 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
         colours |= {"random": GREY, NONE: GREY}
         numbers = replace(decision.table(), title="", caption="")
         sections = [
-            Section("What each choice gains", [gain_figure(decision, colours)], decision.cautions),
             Section("Read some", [examples_of(decision)]),
+            Section("What each choice gains", [gain_figure(decision, colours)], decision.cautions),
             Section("Where the choice turns", [turn_figure(decision, colours)], decision.sentences[1:]),
             Section("The numbers", [numbers], folded=True),
         ]
@@ -111,12 +111,15 @@ def turn_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
         for name, values in decision.curve["benefit"].items()
     ]  # fmt: skip
     layout = {**axes("share of all answers that have no label, %", "benefit"), "legend": LEGEND}
-    caption = "The best choice is the uppermost line. The pairs exclude what lies to the right of the picture."
+    caption = "The best choice is the uppermost line."
     if (turn := decision.turns_at) is not None:
         at = 100 * turn.unlabelled / (1 + turn.unlabelled)
         layout["shapes"] = [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
                              "line": {"color": GREY, "dash": "dash"}}]  # fmt: skip
-        caption += f" The dashed line is the turning point: {percent(turn.false_share)} of the chosen source."
+        caption += (
+            f" The dashed line, at {at:.0f} %, is where the choice turns: {percent(turn.false_share)} of the chosen "
+            "source are unlabelled answers there."
+        )
     return Figure(data, layout, caption, height=360)
 
 
@@ -140,7 +143,7 @@ def examples_of(decision: Decision) -> Examples:
                 texts[name] = records.texts[int(records.document[hardest])]
                 if labelled:
                     notes.append(f"{name} {percent(expected[hardest])}")
-        shown = {name: marked(shortened(text), words) for name, text in texts.items()}
+        shown = {name: marked(shortened(text, CHARACTERS), words) for name, text in texts.items()}
         note = f"Probability of an unlabelled answer: {', '.join(notes)}." if notes else ""
         listed.append(Example(shortened(query), shown, note))
     return Examples("Three queries, their positive, and the hardest negative of each source", listed, opened=True)
