@@ -29,7 +29,7 @@ from foils.scoring.gates import Float64s
 from foils.scoring.measure import Measured
 
 STARTS = ("encoder", "nothing")
-HARM = 2.0  # κ; of the choice cells 1.5 and 2 lose least, 2 orders better, and 1.5 harms able encoders
+HARM = 2.0  # κ; on the grid's choice cells 1.5 and 2 lose least, and 2 orders better (docs/deciding.md)
 ALREADY = 16  # power of ρ in the learnability of negatives where documents do not recur
 MOST = 0.985  # share of unlabelled answers, at most
 LOGITS = np.linspace(-23.0, float(logit(MOST)), 64)  # of the shares at which a source's constant is solved for
