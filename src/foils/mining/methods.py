@@ -91,7 +91,7 @@ class WindowSettings(Settings):
             the same chance, simans:A,B prefers those whose score is near the positive's, as in
             simans:100,-0.1.
         near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their
-            sets of tokens; above 1, only those that equal one.
+            sets of tokens; above 1, only those that equal one. In Python None rejects none.
         keep_positives: Keep the labelled positives that are ranked among the negatives in the
             table, rejected as such. `foils rate` compares them like the others; no other verb takes
             them for negatives.
