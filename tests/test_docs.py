@@ -432,7 +432,7 @@ def test_from_tevatron(place, capsys):
 
 def compares(number, asked):
     """The passage with more words of the query is the better one; which one is shown first matters a little."""
-    shown = re.findall(r"^(Query|Passage)[^\n]*:\n(.*?)\n", asked["messages"][0]["content"], re.M)
+    shown = re.findall(r"^(Query|Passage)[^\n]*:\n<\S+>\n(.*?)\n", asked["messages"][0]["content"], re.M)
     queries, (first, second) = ([set(text.split()) for kind, text in shown if kind == k] for k in ("Query", "Passage"))
     lead = len(queries[0] & first) - len(queries[-1] & second)
     return Reply(json.dumps({"preference": float(np.clip(0.55 + 0.15 * lead, 0, 1))}))
@@ -448,14 +448,15 @@ def test_a_reranker_without_labels(place, beir_folder, capsys):
     test = {query: {f"d{query[1:]}": 1} for query in queries if query.endswith("4")}
     beir_folder("questions", documents=documents, queries=queries, qrels={"test": test})
     with serving(compares) as server:
-        for words in commands("docs/rerankers.md", **{"http://localhost:8000/v1": server.url, "40000": "48"}):
+        for words in commands("docs/rerankers.md", **{"http://localhost:8000/v1": server.url, "50": "6"}):
             assert run(words) == 0, f"{words}: {capsys.readouterr().err}"
-            if "--distil" in words:
+            if words[0] == "rate":
                 asked = len(server.seen)
-                assert asked == 2 * 2 * 12, "two judges, both orders, one pair of each query outside the test"
-                assert run([*words[: words.index("--distil")], "-o", "again.parquet"]) == 0
+                assert run([*words[:-1], "again.parquet"]) == 0
                 assert len(server.seen) == asked, "nothing is asked twice"
-    assert len(server.seen) == asked + 2 * 3 * 12, "both orders, six comparisons of each query with others"
+    rows = [query for query in Negatives.read("candidates.parquet").table["query_id"].to_pylist() if query not in test]
+    between = 2 * 12  # each of twelve queries meets four others
+    assert asked == 2 * 2 * (2 * len(rows) + between), "two judges, both orders, four comparisons of each candidate"
     rated = Negatives.read("rated.parquet")
     assert np.isfinite(rated.kept()["offset"].to_numpy()).sum() == np.isfinite(rated.kept()["elo"].to_numpy()).sum()
     assert set(rated.table["query_id"].take(rated.rejected_for(TOP)).to_pylist()) == set(queries) - set(test)

@@ -1,4 +1,4 @@
-"""foils rate by recorded answers, by language models, and by judges that are distilled from answers."""
+"""foils rate by recorded answers and by language models."""
 
 from __future__ import annotations
 
@@ -154,21 +154,6 @@ def test_the_answers_of_an_ensemble_are_written_and_read_together(folder, tmp_pa
     together = gaps(folder)
     assert rate(folder, "--judge", f"recorded:{kept}") == 0
     np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
-
-
-def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
-    (tmp_path / "base").mkdir()
-    base, device = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"]), ("--device", "cpu")
-    rated, made = [], tmp_path / "made"
-    how = ["--distil-from", str(base), "--distil-length", "32", *device]
-    assert rate(folder, "--distil", str(made), *how, "--json", str(folder / "r.json")) == 0
-    facts = json.loads((folder / "r.json").read_text())["distilled"]
-    assert facts["trained"] + facts["held_out"] == 3 * 24
-    assert "agreement" in capsys.readouterr().out
-    for temperature in ("1", "3"):
-        assert rate(folder, "--judge", f"cross-encoder:{made}", *device, "--temperature", temperature) == 0
-        rated.append(gaps(folder))
-    assert np.abs(rated[0] - rated[1]).max() > 0.1
 
 
 def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeypatch, capsys):

@@ -1,5 +1,3 @@
-from .distilling import distil as distil
-from .distilling import save_judge as save_judge
 from .doors import Rated as Rated
 from .estimators import Ratings as Ratings
 from .estimators import bradley_terry as bradley_terry

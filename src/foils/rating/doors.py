@@ -17,15 +17,12 @@ from foils.data.negatives import TO_RATE, TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance, write_table
-from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce
-from foils.rating.distilling import Distilled, distil, save_judge
 from foils.rating.estimators import LINKS, deviance_explained
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
 from foils.rating.judges import Judge, QuestionSettings, fingerprint_of, questions_of
 from foils.rating.opening import (
-    DistilSettings,
     JudgeSettings,
     Opening,
     RatingSettings,
@@ -213,8 +210,6 @@ class Rated(Negatives):
         pairs: that were asked about.
         judgements: of all judges together, about these pairs.
         models: name -> use, of the language models among the judges.
-        distilled: the judge that was trained on the answers, or None.
-        folder: where that one is.
     """
 
     source: str
@@ -223,8 +218,6 @@ class Rated(Negatives):
     pairs: Pairs = field(repr=False)
     judgements: Judgements = field(repr=False)
     models: Mapping[str, Usage]
-    distilled: Distilled | None = field(default=None, repr=False)
-    folder: str = ""
 
     @property
     def preference(self) -> Floats:
@@ -239,7 +232,7 @@ class Rated(Negatives):
         write_table(Path(path), table, self.provenance)
 
     def tables(self) -> list[Table]:
-        """Return what the rating did, percentiles of the gaps, what models used, and how the distilled judge does."""
+        """Return what the rating did, percentiles of the gaps, and what models used."""
         did, gap = self.summary, self.table["gap"].to_numpy()
         known = gap[np.isfinite(gap)]
         values = np.percentile(known, PERCENTILES) if len(known) else np.full(len(PERCENTILES), np.nan)
@@ -273,20 +266,13 @@ class Rated(Negatives):
         percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
         rows.append((percentiles, "  ".join(number(value, 0) for value in values)))
         rows += [row for name, use in self.models.items() for row in use.rows(name)]
-        rating = Table(self.title, ("", "value"), rows)
-        if self.distilled is None:
-            return [rating]
-        facts = {name.replace("_", " "): value for name, value in self.distilled.to_json().items()}
-        learned = [(name, number(value, 0 if isinstance(value, int) else 3)) for name, value in facts.items()]
-        return [rating, Table(f"distilled → {self.folder}", ("", "value"), learned)]
+        return [Table(self.title, ("", "value"), rows)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings, what the rating did, what language models used, and how the distilled judge does."""
+        """Return the settings, what the rating did, and what language models used."""
         more: dict[str, Any] = {}
         if self.models:
             more["language_models"] = {name: use.to_json() for name, use in self.models.items()}
-        if self.distilled is not None:
-            more["distilled"] = self.distilled.to_json()
         settings, seed = self.provenance["settings"], self.provenance["seed"]
         summary = asdict(self.summary)
         if summary["between"]:
@@ -303,10 +289,8 @@ _ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
 @door(
     needs={
         **dict.fromkeys(("question", "llm"), _ASKED),
-        "distilling": {"distil": True},
         "between_judge": {"between": True},
         **{name: heeding(name) for name in ("temperature", *EncodingSettings.__dataclass_fields__)},
-        "device": [*heeding("device"), {"distil": True}],
     }
 )
 def rate(
@@ -317,7 +301,6 @@ def rate(
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,
     rating: RatingSettings,
-    distilling: DistilSettings,
     question: QuestionSettings,
     llm: LLMSettings,
     reading: CollectionSettings,
@@ -368,15 +351,6 @@ def rate(
         settings["between_judge"] = between_judges[0].name
     if models:
         settings["language_models"] = [each.described for each in models]
-    distilled, folder = None, distilling.distil
-    if folder is not None:
-        distilled = distil(
-            find_model(distilling.distil_from), rows.candidates, asking.pairs, asking.judgements.preference,
-            epochs=distilling.distil_epochs, max_length=distilling.distil_length, seed=seed, device=encoding.device,
-            name=Path(folder).name,
-        )  # fmt: skip
-        save_judge(distilled.judge, folder)
-        log.info("use it: foils rate … --judge cross-encoder:%s", folder)
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
     columns, tops = _columns(fit, rows, best, direct, offsets)
     unrated = int(np.isnan(columns["gap"][rows.candidate[~np.isin(rows.candidate, tops)]]).sum())
@@ -391,7 +365,7 @@ def rate(
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
         summary=_summary(asking, rows, fit, evidence, unrated, offsets),
         candidates=rows.candidates, pairs=asking.pairs, judgements=asking.judgements,
-        models=_uses(models), distilled=distilled, folder=str(folder or ""),
+        models=_uses(models),
     )  # fmt: skip
 
 

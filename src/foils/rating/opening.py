@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 from foils.data.collection import Collection
-from foils.encode.models import DEFAULT_MODEL, load_cross_encoder
+from foils.encode.models import load_cross_encoder
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings, Purse, RelevanceQuestions
 from foils.rating.estimators import ESTIMATORS
@@ -29,7 +29,6 @@ from foils.rating.judges import (
 )
 from foils.rating.session import RecordedJudge
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.files import FOLDER
 from foils.runtime.options import Needs, Option, Settings, key_values, settings_of, several, spelled
 
 if TYPE_CHECKING:
@@ -100,25 +99,6 @@ class RatingSettings(Settings):
     model: Annotated[str, Option(flag="--rating-model", names=tuple(ESTIMATORS))] = "thurstone"
     prior_sd: Annotated[float | None, Option(above=0, metavar="SD")] = None
     validate: Annotated[str, Option(names=("none", "borderline", "all"), needs=UNBOUNDED)] = "none"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistilSettings(Settings):
-    """Training a small judge on the answers.
-
-    Attributes:
-        distil: Train a cross-encoder on the answers and write it here, as a judge: cross-encoder:FOLDER.
-        distil_from: Transformer to start from: a folder or hub name.
-        distil_epochs: Number of passes over the answers.
-        distil_length: Maximum tokens of query and document together.
-    """
-
-    heading = "Distillation"
-
-    distil: Annotated[str | Path | None, Option(metavar="FOLDER", writes=(FOLDER,))] = None
-    distil_from: str | Path = DEFAULT_MODEL
-    distil_epochs: Annotated[int, Option(least=1)] = 1
-    distil_length: Annotated[int, Option(least=16)] = 256
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ class Option:
 
 
 NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder
-    r"\b(FILE|FOLDER|MODEL|COLLECTION|SOURCE|STUDY|BASE|TUNED|RATED|JUDGE|TEACHER|ENCODER|RUN|WHO|DISTIL_FROM)\b"
+    r"\b(FILE|FOLDER|MODEL|COLLECTION|SOURCE|STUDY|BASE|TUNED|RATED|JUDGE|TEACHER|ENCODER|RUN|WHO)\b"
 )
 
 
