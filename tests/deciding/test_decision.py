@@ -348,17 +348,25 @@ def test_labels_among_the_first_of_a_retriever_look_pooled(depth, by):
     even = rng.integers(depth, size=queries * per_query).astype(float)
     spread = world(lambda: rng.permutation(400)[:per_query])
     if by == "BM25":
-        assert f"first {depth} of BM25" in signs(world(lambda: rng.permutation(depth)[:per_query]), natural)
+        sign, ends = signs(world(lambda: rng.permutation(depth)[:per_query]), natural)
     else:
-        assert f"first {depth} of the encoder" in signs(spread, even)
-    assert signs(spread, natural) == ""
+        sign, ends = signs(spread, even)
+    assert ends
+    assert f"first {depth} of {by if by == 'BM25' else 'the encoder'}" in sign
+    assert signs(spread, natural) == ("", False)
+    if by == "BM25":  # a pool of another retriever: its first documents are strewn over BM25's first hundred
+        strewn = world(lambda: np.append(rng.permutation(90)[: per_query - 1], 300 if rng.random() < 0.1 else 95))
+        sign, ends = signs(strewn, natural)
+        assert ends
+        assert sign.startswith("Of the labelled positives beyond the first 10 of BM25 only ")
 
 
 def test_labels_that_look_pooled_bound_nothing(tmp_path, monkeypatch):
     """The nearest answers are labelled eight times as often; all other shares than the bound's are possible then."""
     world = hidden_world(5, labelled=0.3, preference=8.0)
     sources = mined(world)
-    monkeypatch.setattr("foils.deciding.decision.signs_of_pooling", lambda *_: "All are among the first 10 of BM25")
+    sign = "All are among the first 10 of BM25", False
+    monkeypatch.setattr("foils.deciding.decision.signs_of_pooling", lambda *_: sign)
     decision = decided(world, sources, tmp_path)
     for name, source in sources.items():
         assert true_share(world, source) <= decision.worths[name].false_share_high, name

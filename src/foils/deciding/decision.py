@@ -110,6 +110,8 @@ class Belief:
         pooled: why the labels look pooled; empty: they do not.
         after: what is believed after labels; None: there are none.
         judged: pairs that were judged.
+        likely: place of the o that sources are judged at without labels: half of the bound or, of
+            labels that end with a pool, the largest.
     """
 
     sources: Mapping[str, Source]
@@ -119,9 +121,10 @@ class Belief:
     pooled: str
     after: Posterior | None
     judged: int
+    likely: int = GRID // 2
 
     def expected(self) -> Float64s:
-        """Return (m,) π of each triplet: at half of the bound, or its mean after labels.
+        """Return (m,) π of each triplet: at the likely o, or its mean after labels.
 
         A pair of several sources has their mean logit; what is drawn at random too is told by the
         others that have it.
@@ -132,7 +135,7 @@ class Belief:
             held[RANDOM] = np.setdiff1d(held[RANDOM], np.concatenate(others))
         holders = np.bincount(np.concatenate(list(held.values())), minlength=len(self.logs))
         if self.after is None:
-            likely = self.unlabelled[GRID - 1] / 2
+            likely = float(self.unlabelled[self.likely])
             lines = np.array([[source.odds.line(source.share(likely)) for source in self.sources.values()]])
         else:
             lines = self.after.lines[:: len(self.after.lines) // 50]
@@ -203,6 +206,7 @@ class Weighed:
         confirmed: whether an answer was surely seen among its judged negatives.
         spread: what the logarithm of its share may be wrong by, without labels.
         error: (D,) what the form of the benefit is wrong by.
+        likely: place in the grid that the source is judged at without labels.
     """
 
     name: str
@@ -216,11 +220,12 @@ class Weighed:
     confirmed: bool
     spread: float
     error: Float64s
+    likely: int = GRID // 2
 
     @property
     def benefit(self) -> float:
-        """B: with labels the mean over the belief, else at half of the bound."""
-        return float(self.on_grid[GRID // 2] if self.drawn_shares is None else self.drawn.mean())
+        """B: with labels the mean over the belief, else at the likely o."""
+        return float(self.on_grid[self.likely] if self.drawn_shares is None else self.drawn.mean())
 
     def share_ends(self) -> tuple[float, float]:
         """Return the interval of φ; without labels, and where no answer was seen, from 0."""
@@ -248,8 +253,9 @@ def decide(
     Each candidate's benefit is a mean over the same queries of the split; a query that a source has
     no negative for counts as none. Without labels the share of unlabelled answers is known up to a
     bound alone. Chosen is the candidate with the largest benefit at half of it, or a cheaper one
-    that loses at most 5 % of that; said is up to which share it stays the best. With labels
-    benefits are means over what is believed after them.
+    that loses at most 5 % of that; where labels end with a pool nothing bounds the share, and it is
+    the one with the largest benefit if all mined negatives are answers. Said is up to which share
+    it stays the best. With labels benefits are means over what is believed after them.
 
     Args:
         collection: documents, queries, judgements.
@@ -382,7 +388,7 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
             bounds.append(math.exp(2.6 * source.spread) / source.rate)  # no more answers than it has negatives
     most = SLACK * min(bounds)
     unlabelled = np.linspace(0.0, max(most, 1e-9), GRID)
-    pooled = signs_of_pooling(drawn.collection, drawn.queries, survey)
+    pooled, ends = signs_of_pooling(drawn.collection, drawn.queries, survey)
     if pooled:
         # No single o fits labels that prefer one retriever's documents: go on until all of each
         # source may be answers.
@@ -403,6 +409,7 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
         pooled=pooled,
         after=after,
         judged=0 if judged is None else len(judged.triplets),
+        likely=len(unlabelled) - 1 if ends else GRID // 2,
     )
 
 
@@ -447,6 +454,7 @@ def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resa
         confirmed=belief.after is not None and bool(belief.after.seen_false[place] >= CONFIRMED),
         spread=source.spread,
         error=_error(name, drawn.scoring.seed),
+        likely=belief.likely,
     )
 
 
@@ -595,7 +603,7 @@ def turning_points(
         may: the candidates that may be chosen.
         unlabelled: (G,) values of o.
     """
-    today = GRID // 2
+    today = chosen.likely
     if chosen.drawn_shares is not None:
         today = int(np.abs(chosen.shares - chosen.drawn_shares.mean()).argmin())
     benefits = np.stack([each.on_grid for each in may], axis=1)

@@ -53,9 +53,10 @@ class Candidate:
     Attributes:
         records: that it has a negative for, of those looked at.
         benefit: B, a mean over all records; without labels at half of what the pairs cannot
-            exclude. `benefit_low`, `benefit_high`: its interval, without labels over all that they
-            cannot exclude.
-        strength: what the benefit would be without unlabelled answers. `learnability`: mean ℓ, weighted by a.
+            exclude or, where labels end with a pool, at all of it.
+        benefit_low, benefit_high: its interval, without labels over all that they cannot exclude.
+        strength: what the benefit would be without unlabelled answers.
+        learnability: mean ℓ, weighted by a.
         gain: points of nDCG@10 expected over in-batch negatives alone, with its interval.
         false_share: φ, its share of unlabelled answers; NaN without labels. `false_share_low`,
             `false_share_high`: its interval; without labels from 0 to what the pairs cannot
@@ -106,7 +107,7 @@ class Basis:
 
     Attributes:
         measured: the triplets of the records that are looked at.
-        expected: (m,) π of each triplet; without labels at half of what the pairs cannot exclude.
+        expected: (m,) π of each triplet; without labels where `Candidate.benefit` is.
         in_batch: (T,) log(M·E[x]) of each record.
         settings: of the belief.
         recurrence: R; None: the training starts from nothing.
@@ -247,6 +248,8 @@ def sentence_of(decision: Decision) -> str:
     few, queries = decision.queries < ENOUGH, f"{decision.queries:,} queries"
     if few:
         text = f"Too few pairs to tell ({queries}); as a guess, {decision.source or 'in-batch negatives alone'}"
+    elif decision.source is None and decision.pooled and not decision.labels:
+        text = "The labels look pooled: until some negatives are judged, train on in-batch negatives alone"
     elif decision.source is None:
         text = "Train without mined negatives, on in-batch negatives alone"
     elif decision.tied:

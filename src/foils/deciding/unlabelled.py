@@ -50,7 +50,9 @@ RANKED = 400  # queries whose positives BM25 ranks, about
 POOLED = 0.99  # share of the labelled positives among a retriever's first documents that pooling leaves
 CLIFF = 0.03  # share in the second half of these, of which a natural order leaves half as many beyond
 POOLS = (5, 10, 20, 50, 100)  # first documents that are judged together
+TAIL, THIN = (10, 100), 0.125  # ranks, and the share of positives from the first on that is beyond the second
 LEAST_POSITIVES = 20  # that pooling is told from
+SINGLE = 1.05  # positives of a query, at most, where each has one, but for a few
 SHORT = 40  # words of a document, at most, whose neighbours often answer as well
 BITS = 11  # of a vector's component beside its sign, with which inner products are exact
 
@@ -348,23 +350,28 @@ def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
     return fitted, float(np.log(each[0] / each[1]))
 
 
-def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> str:
+def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> tuple[str, bool]:
     """Say why the labels look as if they had been chosen among likely documents; empty where nothing speaks for it.
 
-    Signs are that the labelled positives reach evenly down to a rank of the encoder or of BM25 and
-    end there, and one positive a query in a collection of short texts, where neighbours of an
-    answer answer as well.
+    Labels end where the labelled positives reach evenly down to a rank of the encoder or of BM25,
+    or where many are beyond its first ten and next to none beyond its first hundred: of eight
+    collections a natural order leaves a fifth of them at the least, and pools of another BM25 leave
+    a tenth at most. A weaker sign is one positive a query in a collection of short texts, where
+    neighbours of an answer answer as well.
 
     Args:
         collection: documents, queries, judgements.
         queries: rows of the queries that are looked at; BM25 searches for 400 of them, at most.
         survey: the encoder's ranks of the labelled positives.
+
+    Returns:
+        The sign in words, and whether it is that labels end.
     """
     known = collection.known_positives
     some = queries[:: max(1, len(queries) // RANKED)]
     query = np.repeat(np.arange(len(some)), known.counts_of(some))
     if len(query) < LEAST_POSITIVES:
-        return ""
+        return "", False
     labelled = np.concatenate([known.of(int(place)) for place in known.places(some)])
     first, _ = BM25Retriever(collection).search(some, max(POOLS))
     hit = first[query] == labelled[:, None]
@@ -374,8 +381,17 @@ def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> s
             last = float(((rank >= depth / 2) & (rank < depth)).mean())
             inside = float((rank < depth).mean())
             if len(collection.documents) > 10 * depth and inside >= POOLED and last >= CLIFF:
-                return f"{100 * inside:.0f} % of the labelled positives are among the first {depth} of {name}"
+                return f"{100 * inside:.0f} % of the labelled positives are among the first {depth} of {name}", True
+    for name, rank in ranks.items():
+        beyond, further = (int((rank >= depth).sum()) for depth in TAIL)
+        many = beyond >= max(LEAST_POSITIVES, 0.1 * len(rank))
+        if len(collection.documents) > 10 * TAIL[1] and many and further <= THIN * beyond:
+            share, (near, far) = f"{100 * further / beyond:.0f} %", TAIL
+            sign = (
+                f"Of the labelled positives beyond the first {near} of {name} only {share} are beyond its first {far}"
+            )
+            return sign, True
     words = [len(text.split()) for text in collection.document_texts(labelled[:RANKED])]
-    if len(query) == len(some) and np.median(words) <= SHORT:
-        return f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words"
-    return ""
+    if len(query) <= SINGLE * len(some) and np.median(words) <= SHORT:
+        return f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words", False
+    return "", False
