@@ -467,11 +467,18 @@ def test_a_reranker_without_labels(place, beir_folder, capsys):
     assert systems[1]["name"] == "bm25 + reranker"
 
 
-def test_the_benchmark_of_a_gpu_runs_on_a_processor(tmp_path):
-    output = tmp_path / "on_gpu.json"
+def test_the_benchmark_of_a_gpu_runs_on_a_processor_and_goes_on_where_it_was_killed(tmp_path):
+    output, environment = tmp_path / "new" / "on_gpu.json", {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "on_gpu", "--texts", "12", "--output", str(output)]
-    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as killed:
+        assert killed.stdout is not None
+        assert killed.stdout.readline().startswith(b"encoding"), "a line for each part, once it is written"
+        killed.kill()
+    kept = json.loads(output.read_text("utf-8"))["parts"]
+    assert "encoding" in kept
+    subprocess.run(command, check=True, capture_output=True, env=environment)
     written = json.loads(output.read_text("utf-8"))
+    assert {name: written["parts"][name] for name in kept} == kept, "what is there is not measured again"
     assert list(written["parts"]) == ["encoding", "tokenising", "forward", "training", "search"]
     assert all(seconds >= 0 for part in written["parts"].values() for seconds in part.values())
     assert {"foils, float32", "sentence-transformers, float32, 32 texts"} <= set(written["parts"]["encoding"])

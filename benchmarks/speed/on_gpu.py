@@ -46,6 +46,7 @@ from foils.encode.models import load_model
 from foils.encode.nearest import gpu, top_inner_products
 from foils.encode.opening import EncodingSettings
 from foils.encode.tokens import plain_tokenizer
+from foils.runtime.files import write_json
 from foils.training.data import training_set
 from foils.training.fit import train_model
 from foils.training.settings import TrainSettings
@@ -267,8 +268,7 @@ def main() -> None:
             if name in result["parts"] or time.monotonic() > end:
                 continue
             result["parts"][name] = measure()
-            given.output.parent.mkdir(parents=True, exist_ok=True)
-            given.output.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+            write_json(given.output, result)
             print(name, result["parts"][name], flush=True)
 
 
