@@ -226,6 +226,37 @@ def test_texts_that_come_again_are_not_tokenised_again(tmp_path, monkeypatch):
     assert sorted(asked) == sorted(SENTENCES)
 
 
+def test_ids_of_many_texts_are_mapped_from_the_cache(tmp_path, monkeypatch):
+    """Made once for all models of one tokenizer, prompt and length."""
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("foils.encode.tokens.LEAST_KEPT", 5)
+    places = {family: saved(tmp_path / family, family, BertModel) for family in ("wordpiece", "bpe")}
+    texts, asked = [*SENTENCES, SENTENCES[2]], list[str]()
+
+    def filled(
+        texts: list[str], size: int = 4, *, prompt: str = "of ", family: str = "wordpiece", cut: int = 24
+    ) -> Any:
+        model = SentenceTransformer(modules=[Transformer(str(places[family])), Pooling(16)], device="cpu")
+        model.max_seq_length = cut
+        kept = kept_tokens(model, prompt=prompt)
+        assert kept is not None
+        asked.clear()
+        monkeypatch.setattr(kept, "_tokenizer", Counting(kept._tokenizer, asked))
+        kept.fill([texts[:3], texts[3:]])
+        for some in (texts, ["boat", *texts[2:]]):
+            same(kept(some).batch(np.arange(len(some))), model.preprocess(some, prompt=prompt))
+        return [*asked], len([*tmp_path.glob("cache/tokens/*/meta.json")])
+
+    assert filled(texts) == ([*SENTENCES, "boat"], 1)
+    monkeypatch.setattr("foils.encode.tokens.AT_ONCE", 2)
+    assert filled(texts) == (["boat"], 1)
+    assert filled(texts, cut=9) == ([*SENTENCES, "boat"], 2)
+    assert filled(texts, prompt="in ") == ([*SENTENCES, "boat"], 3)
+    assert filled(texts, family="bpe") == ([*SENTENCES, "boat"], 4)
+    assert filled(texts[:6]) == ([*SENTENCES[:6], "boat"], 5)
+    assert filled(texts[:4]) == ([*SENTENCES[:4], "boat"], 5), "few texts are not worth a folder"
+
+
 class Counting:
     """A tokenizer that notes what it is asked for."""
 

@@ -77,6 +77,22 @@ def test_no_text_is_tokenised_twice_in_a_training_nor_for_the_batches(batches, t
     assert len(asked) == len(texts)
 
 
+@pytest.mark.parametrize("form", ["triplets", "lists"])
+def test_many_texts_are_tokenised_in_the_first_of_their_trainings(form, tmp_path, asked, monkeypatch):
+    """The next one maps their ids from the cache, and learns the same; one that reads a part of the rows does not."""
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tokens, "LEAST_KEPT", 10)
+    data, weights = training_set(COLLECTION, NEGATIVES, form=form), []
+    for run, settings in enumerate((replace(SETTINGS, steps=1), SETTINGS, SETTINGS)):
+        asked.clear()
+        model = bert_model(tmp_path / f"bert{run}")
+        train_model(model, data, tmp_path / f"out{run}", settings=settings, batches="hobit")
+        weights.append(torch.cat([each.flatten() for each in model.parameters()]))
+        assert bool(asked) == (run < 2)
+        assert len([*tmp_path.glob("cache/tokens/*/meta.json")]) == (run > 0)
+    assert torch.equal(*weights[1:])
+
+
 def test_a_pair_of_a_reranker_is_tokenised_once(tmp_path, asked, monkeypatch):
     data = training_set(COLLECTION, NEGATIVES, form="lists")
     how, weights = replace(SETTINGS, loss="listnet"), []

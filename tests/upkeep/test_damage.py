@@ -16,9 +16,11 @@ import pytest
 import foils
 from fakes import HashingEncoder
 from foils.data import Collection, load_collection
+from foils.encode.tokens import kept_tokens
 from foils.experiments.tune import StepCache
 from foils.mining import BM25Retriever, candidates
 from foils.runtime import files
+from train_models import static_model
 
 GARBAGE = {
     "empty": b"",
@@ -104,6 +106,20 @@ def test_indexes_of_bm25(cache, folder, caplog, file):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("foils.mining.retrievers.LEAST_KEPT", 1)
         check_every_damage(cache, f"bm25/*/{file}", work, caplog, flips=4)
+
+
+@pytest.mark.parametrize("file", ["ids.npy", "lengths.npy", "meta.json"])
+def test_ids_of_texts(cache, caplog, file):
+    texts = [f"boat {at} wind" for at in range(20)]
+
+    def work():
+        kept = kept_tokens(static_model(dimension=8, words=["boat", "wind"]))
+        kept.fill([texts])
+        return kept(texts).batch(np.arange(20))["input_ids"].tolist()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("foils.encode.tokens.LEAST_KEPT", 1)
+        check_every_damage(cache, f"tokens/*/{file}", work, caplog, flips=4)
 
 
 @pytest.mark.parametrize("file", ["vectors", "keys"])

@@ -128,15 +128,25 @@ class DistinctTexts:
         encoded = stored.dictionary_encode().unify_dictionaries().combine_chunks()
         self._distinct, self.numbers = encoded.dictionary, np.asarray(encoded.indices, np.int64)
 
+    def __len__(self) -> int:
+        return len(self._distinct)
+
+    def __getitem__(self, part: slice) -> list[str]:
+        """Return the distinct texts of a slice, in the order in which the column has them first."""
+        return self._texts(self._distinct[part])
+
     def embedded(self, rows: Rows, encode: Encode) -> tuple[Vectors, Rows]:
         """Return (D, d) vectors of the distinct texts of some rows, and (m,) which of them each row has."""
         wanted, at = np.unique(self.numbers[rows], return_inverse=True)
         vectors = []
         for start in range(0, len(wanted), BLOCK):
-            stored = self._distinct.take(pa.array(wanted[start : start + BLOCK])).to_pylist()
-            texts = stored if self._lookup is None else list(self._lookup(self.column, stored))
+            texts = self._texts(self._distinct.take(pa.array(wanted[start : start + BLOCK])))
             vectors.append(np.asarray(encode(texts, self.column)))
         return np.concatenate(vectors), at
+
+    def _texts(self, stored: pa.Array) -> list[str]:
+        values = stored.to_pylist()
+        return values if self._lookup is None else list(self._lookup(self.column, values))
 
 
 def encoder_of(model: Any, args: Any = None) -> Encode:

@@ -8,23 +8,31 @@ texts by its own methods.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
+from foils.runtime import progress
+from foils.runtime.files import cache_place, kept_folder
+
 Text = str | tuple[str, str]
 Features = Mapping[str, Any]
 Ints = npt.NDArray[np.integer]
 Item = TypeVar("Item")
 
+LEAST_KEPT = 10_000  # texts of a training whose ids the cache keeps: one core tokenises them in a second
+AT_ONCE = 1_024  # of them tokenised together: objects of Python that hold their tokens take 20 MB
 EACH = 256  # texts of a thread at least, where several tokenise
 UNLIMITED = 10**20  # a maximum length above it cuts no text, as in transformers
 NAMES = {"input_ids", "token_type_ids", "attention_mask"}  # of what a plain tokenizer gives a model
@@ -33,6 +41,13 @@ PROBES: tuple[str, ...] = ("", "The boat's 3 oars, café and 東京!", "a b " * 
 _SETTING = Lock()  # the truncation of a tokenizer is set while its ids are made
 _TOKENIZERS: WeakKeyDictionary[Any, dict[Any, Tokenizer | None]] = WeakKeyDictionary()
 _KEPT: WeakKeyDictionary[Any, dict[Tokenizer, KeptTokens]] = WeakKeyDictionary()
+
+
+class Texts(Protocol):
+    """A sequence of texts that may be read in slices from where they are stored."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, part: slice, /) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True)
@@ -108,6 +123,15 @@ class Tokenizer:
     split_special: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    def fingerprint(self) -> str:
+        """Return a digest of everything that decides the ids of a text."""
+        import tokenizers
+
+        with self._set() as backend:
+            facts = tokenizers.__version__, self.prompt, self.typed, bool(self.padding), backend.encode_special_tokens
+            rules = f"{facts}{backend.to_str()}"
+        return hashlib.blake2b(rules.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
     def __call__(self, texts: Sequence[Text]) -> Tokens:
         """Return the ids of texts, or of pairs of texts, which torch's threads share."""
         if self.prompt:
@@ -126,7 +150,19 @@ class Tokenizer:
         def encode(part: list[Text]) -> list[Any]:
             return list(backend.encode_batch_fast(part, add_special_tokens=bool(self.padding)))
 
-        backend, threads = self.backend, min(torch.get_num_threads(), len(texts) // EACH)
+        threads = min(torch.get_num_threads(), len(texts) // EACH)
+        with self._set() as backend:
+            if threads < 2:
+                return encode(texts)
+            size = -(-len(texts) // threads)
+            with ThreadPoolExecutor(threads) as pool:
+                parts = pool.map(encode, [texts[at : at + size] for at in range(0, len(texts), size)])
+                return [encoding for part in parts for encoding in part]
+
+    @contextmanager
+    def _set(self) -> Iterator[Any]:
+        """Give the backend as it makes these ids; what a model saves of its tokenizer is what it was."""
+        backend = self.backend
         with _SETTING:
             truncation, padding, split = backend.truncation, backend.padding, backend.encode_special_tokens
             try:
@@ -136,13 +172,8 @@ class Tokenizer:
                     backend.no_truncation()
                     if self.truncation is not None:
                         backend.enable_truncation(**self.truncation)
-                if threads < 2:
-                    return encode(texts)
-                size = -(-len(texts) // threads)
-                with ThreadPoolExecutor(threads) as pool:
-                    parts = pool.map(encode, [texts[at : at + size] for at in range(0, len(texts), size)])
-                    return [encoding for part in parts for encoding in part]
-            finally:  # what a model saves of its tokenizer is what it was
+                yield backend
+            finally:
                 if self.padding:
                     backend.encode_special_tokens = split
                     backend.no_truncation()
@@ -237,33 +268,69 @@ def _tried(tokenizer: Tokenizer, model: Any, task: str | None, pairs: bool) -> T
 class KeptTokens:
     """The ids of a tokenizer's texts, each text tokenised once: what a training pads its batches from.
 
-    Texts are known by 128-bit digests; the ids of all lie in one array that grows.
+    Texts are known by 128-bit digests; the ids of all lie in one array that grows, or is mapped
+    from the cache (`fill`).
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._lock, self.padding = tokenizer, Lock(), tokenizer.padding
         self._places: dict[bytes, int] = {}
-        self._ids, self._types = _Growing(np.int32), _Growing(np.int32)
-        self._starts, self._lengths = _Growing(np.int64), _Growing(np.int64)
+        kinds = {"ids": np.int32, "types": np.int32, "starts": np.int64, "lengths": np.int64}
+        self._arrays = {name: _Growing(kind) for name, kind in kinds.items()}
 
     def __call__(self, texts: Sequence[Text]) -> Tokens:
         """Return the ids of texts, making those that are not there yet."""
-        whole = (text if isinstance(text, str) else repr(text) for text in texts)
-        keys = [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in whole]
+        keys = _keys(texts)
         with self._lock:
             fresh = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._places}
+            ids, types, starts, lengths = self._arrays.values()
             if fresh:
                 made = self._tokenizer([*fresh.values()])
                 self._places |= dict(zip(fresh, range(len(self._places), len(self._places) + len(fresh)), strict=True))
-                self._starts.add(made.starts + len(self._ids.values))
-                self._lengths.add(made.lengths)
-                self._ids.add(made.ids)
+                starts.add(made.starts + len(ids.values))
+                lengths.add(made.lengths)
+                ids.add(made.ids)
                 if made.types is not None:
-                    self._types.add(made.types)
+                    types.add(made.types)
             rows = np.array([self._places[key] for key in keys], np.int64)
-            types = self._types.values if self._tokenizer.typed else None
-            starts, lengths = self._starts.values[rows], self._lengths.values[rows]
-            return Tokens(self._tokenizer, self._ids.values, types, starts, lengths)
+            of_ids = types.values if self._tokenizer.typed else None
+            return Tokens(self._tokenizer, ids.values, of_ids, starts.values[rows], lengths.values[rows])
+
+    def fill(self, texts: Sequence[Texts]) -> None:
+        """Have the ids of many texts ready: mapped from the cache, which keeps them for whoever has the same texts.
+
+        Nothing is done for fewer than `LEAST_KEPT`, or where ids of some texts are there already.
+        """
+        count = sum(map(len, texts))
+        if count < LEAST_KEPT or self._places:
+            return
+        parts = [(each, slice(at, at + AT_ONCE)) for each in texts for at in range(0, len(each), AT_ONCE)]
+        keys = dict.fromkeys(chain.from_iterable(_keys(each[part]) for each, part in parts))
+        digest = hashlib.blake2b(self._tokenizer.fingerprint().encode() + b"".join(keys), digest_size=16)
+        place = cache_place("tokens", digest.hexdigest())
+
+        def read() -> dict[str, Ints]:
+            return {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in self._arrays}
+
+        def make() -> dict[str, Ints]:
+            with progress.task("tokenising", total=count, unit="texts") as advance:
+                for each, part in parts:
+                    advance(len(self(each[part]).lengths))
+            return {name: array.values for name, array in self._arrays.items()}
+
+        for name, values in kept_folder(place, "ids of texts", read, make, _write).items():
+            self._arrays[name].values = values
+        self._places = dict(zip(keys, range(len(keys)), strict=True))
+
+
+def _write(place: Path, arrays: Mapping[str, Ints]) -> None:
+    for name, array in arrays.items():
+        np.save(place / f"{name}.npy", array)
+
+
+def _keys(texts: Sequence[Text]) -> list[bytes]:
+    whole = (text if isinstance(text, str) else repr(text) for text in texts)
+    return [xxhash.xxh3_128_digest(text.encode("utf-8", "surrogatepass")) for text in whole]
 
 
 class _Growing:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ import xxhash
 
 from foils.data.collection import Rows
 from foils.encode.encoder import Encoder, Floats, Kind, check_finite
+from foils.encode.tokens import Texts
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import flush, make_folder, one_at_a_time
@@ -34,13 +35,6 @@ BLOCK = 1_024  # texts of a block, of an encoder that has no other number: what 
 ALIKE = 32  # distinct texts whose vectors are compared, to see a model that gives all of them one
 RECORD = np.dtype([("key", "<u8", (2,)), ("checksum", "<u8")])  # of a vector, in the file of keys
 Keys = npt.NDArray[np.uint64]
-
-
-class Texts(Protocol):
-    """A sequence of texts that may be read in slices from where they are stored."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, part: slice, /) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True, eq=False)

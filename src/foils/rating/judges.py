@@ -28,7 +28,7 @@ from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
 from foils.encode.encoder import Kind, cross_encoder_digest
-from foils.encode.vectors import Texts
+from foils.encode.tokens import Texts
 from foils.llm import Client, Form, Purse, Questions, RelevanceQuestions, Sampling, Template, Usage, digest, estimated
 from foils.llm.answers import json_values
 from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, probability

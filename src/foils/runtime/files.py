@@ -48,6 +48,7 @@ def cache_folder() -> Path:
 CACHED = {  # kind of what the cache keeps, and its folder -> names of the entries; what foils did not put there stays
     "vectors": r"[^/]+-float(32|16)(-xxh3)?",
     "collections": r"(pydocs-)?[0-9a-f]{32}",
+    "tokens": r"[0-9a-f]{32}",
     "mined": r"[0-9a-f]{32}",
     "bm25": r"[0-9a-f]{32}",
     "faiss": r"[0-9a-f]{32}",

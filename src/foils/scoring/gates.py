@@ -20,7 +20,8 @@ from scipy.special import expit, log_expit
 
 from foils.data.collection import DocumentTexts, Rows
 from foils.data.tokens import TOKENIZERS, inverse_document_frequency
-from foils.encode.vectors import Texts, text_keys
+from foils.encode.tokens import Texts
+from foils.encode.vectors import text_keys
 from foils.runtime import progress
 from foils.runtime.errors import check_names
 from foils.scoring.triplets import Records

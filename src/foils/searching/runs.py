@@ -27,7 +27,7 @@ from foils.data.tokens import BM25Settings
 from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.nearest import ExactIndex as ExactIndex
 from foils.encode.nearest import Products, rank_rows, search_lists
-from foils.encode.vectors import Texts
+from foils.encode.tokens import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names

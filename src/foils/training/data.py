@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
+from foils.batching.vectors import DistinctTexts
 from foils.data import Collection, Negatives
 from foils.data.collection import DocumentTexts, PairIndex, Rows
 from foils.data.negatives import negatives_table
@@ -33,7 +34,7 @@ from foils.data.training_rows import (
     joined_negatives,
     training_rows,
 )
-from foils.encode.tokens import Text, kept_tokens
+from foils.encode.tokens import KeptTokens, Text, kept_tokens
 from foils.runtime.errors import InputError, require
 from foils.training.settings import MethodSettings
 
@@ -377,6 +378,17 @@ class TokenCollator:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["collator"], name)
+
+    def fill(self, dataset: Dataset) -> None:
+        """Have the ids of a data set that is read whole ready, where its texts are many (`KeptTokens.fill`)."""
+        prompts, tasks = self.collator.prompts or {}, self.collator.router_mapping or {}
+        columns: dict[KeptTokens, list[DistinctTexts]] = {}
+        for name in dataset.column_names:
+            kept = kept_tokens(self._model, prompt=prompts.get(name, ""), task=tasks.get(name))
+            if kept is not None and name != "label":
+                columns.setdefault(kept, []).append(DistinctTexts(dataset, name))
+        for kept, texts in columns.items():
+            kept.fill(texts)
 
     def __call__(self, features: list[dict[str, Any]]) -> PromisedBatch:
         """Return the batch of these rows, which is made meanwhile."""

@@ -354,6 +354,8 @@ def fit(
         if not isinstance(model, CrossEncoder) and not args.dataloader_num_workers:
             pool = reporting.enter_context(ThreadPoolExecutor(1))
             trainer.data_collator = TokenCollator(trainer.data_collator, model, pool)
+            if settings.steps_of(len(dataset)) * settings.batch_size * settings.accumulated >= len(dataset):
+                trainer.data_collator.fill(dataset)
         with writing_weights(output):
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
     trained_in = str(model.dtype or torch.float32).removeprefix("torch.")
