@@ -238,6 +238,9 @@ def _parameter(setting: Setting, place: int) -> inspect.Parameter:
     if option.parse is not None:
         annotation = list[str] if option.repeated else str
         annotation = annotation if setting.default is inspect.Parameter.empty else annotation | None
+    elif str in setting.kinds:  # the program takes a name, where Python takes objects as well
+        annotation = list[str] if option.repeated else str
+        annotation = annotation | None if type(None) in setting.kinds else annotation
     more: dict[str, Any] = {"help": help_text(setting), "negative_iterable": (), "negative_none": ()}
     names = option.allowed()
     if names:

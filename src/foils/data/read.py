@@ -21,7 +21,7 @@ from os.path import exists, isdir
 from pathlib import Path
 from platform import python_version
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 from foils.data.collection import Collection, Keep, build, checked_collection, fetching, judgement, row_sources
 from foils.data.labels import LabelsLike, with_judgements
@@ -488,15 +488,12 @@ A_COLLECTION = (
 )
 
 
-if TYPE_CHECKING:
-    TableLike = str | Path | ArrowTable | DataSet
-    Listed = Sequence[Mapping[str, object] | Sequence[object]]
-    CollectionLike = Collection | TableLike | Mapping[str, TableLike] | Listed
-    AddedLike = LabelsLike | Sequence[LabelsLike]
-else:
-    TableLike = str
-    AddedLike = list[str]
-    CollectionLike = Annotated[str, Option(metavar="COLLECTION", help=A_COLLECTION)]
+TableLike = str | Path | ArrowTable | DataSet
+Listed = Sequence[Mapping[str, object] | Sequence[object]]
+CollectionLike = Annotated[
+    Collection | TableLike | Mapping[str, TableLike] | Listed, Option(metavar="COLLECTION", help=A_COLLECTION)
+]
+AddedLike = LabelsLike | Sequence[LabelsLike]
 
 
 @dataclass(frozen=True)

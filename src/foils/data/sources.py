@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -237,12 +237,13 @@ A_SOURCE = (
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 OWN = "negatives"  # name of a source that has none
-if TYPE_CHECKING:
-    SourceLike = str | Path | Negatives | NamedSource | ArrowTable | DataSet
-    SourcesLike = SourceLike | Mapping[str, SourceLike] | Sequence[SourceLike]
-else:
-    SourceLike = Annotated[str, Option(metavar="SOURCE", help=A_SOURCE)]
-    SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=SOURCES)]
+SourceLike = Annotated[
+    str | Path | Negatives | NamedSource | ArrowTable | DataSet, Option(metavar="SOURCE", help=A_SOURCE)
+]
+SourcesLike = Annotated[
+    SourceLike | Mapping[str, SourceLike] | Sequence[SourceLike],
+    Option(metavar="SOURCE", help=SOURCES, repeated=True),
+]
 
 
 def as_sources(sources: SourcesLike, collection: Collection) -> list[NamedSource]:

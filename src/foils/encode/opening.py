@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
+from typing import Annotated, Any, Protocol, cast
 
 import numpy as np
 
@@ -32,14 +32,9 @@ class PairModel(Protocol):
         """Return scores of pairs of texts."""
 
 
-if TYPE_CHECKING:
-    CrossEncoderLike = str | Path | PairModel
-    EncoderLike = str | Path | Encoder | EmbeddingModel
-    StoreLike = str | Path | VectorStore
-else:
-    CrossEncoderLike = Annotated[str, Option(metavar="MODEL")]
-    EncoderLike = Annotated[str, Option(metavar="MODEL")]
-    StoreLike = str
+CrossEncoderLike = Annotated[str | Path | PairModel, Option(metavar="MODEL")]
+EncoderLike = Annotated[str | Path | Encoder | EmbeddingModel, Option(metavar="MODEL")]
+StoreLike = str | Path | VectorStore
 
 log = logging.getLogger(__name__)
 

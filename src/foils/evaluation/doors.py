@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +34,8 @@ from foils.searching.runs import bm25_run as bm25_run
 from foils.statistics import Comparison, bootstrap_interval, compare_systems
 from foils.statistics.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings, parsed_names
 
-if TYPE_CHECKING:
-    SystemLike = str | Path | Run | Encoder | EmbeddingModel | PairModel
-    SystemsLike = Mapping[str, SystemLike] | Sequence[SystemLike] | SystemLike
-else:
-    SystemsLike = list[str]
-
+SystemLike = str | Path | Run | Encoder | EmbeddingModel | PairModel
+SystemsLike = Mapping[str, SystemLike] | Sequence[SystemLike] | SystemLike
 DEPTH = 100
 PAIRS = 256  # handed to a reranker at a time
 PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
@@ -573,10 +569,10 @@ def _every(systems: SystemsLike | None, run: SystemsLike | None, reranker: Syste
 @door(check=_refuse_idle)
 def evaluate(
     collection: CollectionLike,
-    systems: Annotated[SystemsLike | None, Option(flag="--model", metavar="[NAME=]MODEL")] = None,
+    systems: Annotated[SystemsLike | None, Option(flag="--model", metavar="[NAME=]MODEL", repeated=True)] = None,
     *,
-    run: Annotated[SystemsLike | None, Option(metavar="[NAME=]FILE")] = None,
-    reranker: Annotated[SystemsLike | None, Option(metavar="[NAME=]MODEL")] = None,
+    run: Annotated[SystemsLike | None, Option(metavar="[NAME=]FILE", repeated=True)] = None,
+    reranker: Annotated[SystemsLike | None, Option(metavar="[NAME=]MODEL", repeated=True)] = None,
     evaluation: EvaluationSettings,
     lexical: BM25Settings,
     reading: CollectionSettings,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Annotated, Any, TypeGuard, cast
+from typing import Annotated, Any, TypeGuard, cast
 
 import numpy as np
 import pyarrow as pa
@@ -177,11 +177,7 @@ def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray,
 
 
 PEOPLE = "people"
-
-if TYPE_CHECKING:
-    AskLike = str | Judge | Answer
-else:
-    AskLike = str
+AskLike = str | Judge | Answer
 
 
 def by_person(who: Any) -> bool:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,11 +38,7 @@ from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Table, number
 from foils.statistics.survey import Answers, Crowd, learn, threshold
 
-if TYPE_CHECKING:
-    JudgeLike = str | Judge | Answer
-else:
-    JudgeLike = str
-
+JudgeLike = str | Judge | Answer
 log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]

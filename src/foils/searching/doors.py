@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import pyarrow as pa
 
@@ -28,11 +28,7 @@ from foils.searching.dimensions import FEEDBACK_DEPTH, METHODS, DimensionSetting
 from foils.searching.retriever import Answered, Retriever, answered, read_queries
 from foils.searching.runs import SECOND_PASSES, Searched, SecondPass, bm25_run, embed_collection, search_collection
 
-if TYPE_CHECKING:
-    AnswersLike = str | Path | Mapping[str, str | None]
-else:
-    AnswersLike = Path
-
+AnswersLike = str | Path | Mapping[str, str | None]
 log = logging.getLogger(__name__)
 
 DEPTH, ANSWERS = 1_000, 10  # documents of each query of a split, and of each one that is given

@@ -137,7 +137,7 @@ _OF_TEXTS: Needs = {"collection": True, "why": "which has it"}
     },
 )
 def select(
-    rated: Annotated[SourcesLike, Option(metavar="RATED")],
+    rated: Annotated[SourcesLike, Option(metavar="RATED", repeated=True)],
     *,
     by: Annotated[str, Option(names=(*RULES, BENEFIT))] = "table",
     settings: Annotated[Mapping[str, Any] | None, settings_option(words=True)] = None,

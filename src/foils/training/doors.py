@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from foils.batching.methods import METHODS, method_named
 from foils.data import Collection, Run
@@ -18,6 +18,7 @@ from foils.data.sources import SourceLike
 from foils.data.tables import provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, SIMILARITIES, check_kind
+from foils.encode.opening import EmbeddingModel, PairModel
 from foils.runtime.errors import InputError
 from foils.runtime.files import FOLDER, check_writable
 from foils.runtime.options import Option, Settings, door, spelled
@@ -34,14 +35,8 @@ from foils.training.settings import (
     completed,
 )
 
-if TYPE_CHECKING:
-    from foils.encode.opening import EmbeddingModel, PairModel
-
-    ModelLike = str | Path | EmbeddingModel | PairModel
-    RunLike = str | Path | Run
-else:
-    ModelLike = RunLike = str
-
+ModelLike = str | Path | EmbeddingModel | PairModel
+RunLike = str | Path | Run
 MEASURE = "nDCG@10"
 
 

@@ -22,10 +22,7 @@ from foils.runtime.results import Result, Table, counted, number
 if TYPE_CHECKING:
     import torch
 
-    DataSetsLike = Sequence[CollectionLike | tuple[CollectionLike, SourceLike]]
-else:
-    DataSetsLike = list[str]
-
+DataSetsLike = Sequence[CollectionLike | tuple[CollectionLike, SourceLike]]
 CHECKPOINTS = "checkpoints"
 NO_DUPLICATES = "no-duplicates"
 PROGRESS = "progress"
