@@ -74,7 +74,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("selection/rules.py", "np.where(p > 0.75, 1.0, 0.3)", "np.where(p > 0.75, 0.3, 1.0)", "selection/test_rules.py"),
     ("rating/session.py", "unknown = np.isnan(answers)", "unknown = np.ones(len(answers), bool)",
      "rating/test_judgements.py"),
-    ("training/doors.py", "if len(data) < of_pairs.batch_size <= pairs:", "if False:",
+    ("training/doors.py", "if rows < of_pairs.batch_size <= pairs:", "if False:",
      "labelling/test_relabel.py"),
 ]  # fmt: skip
 

@@ -17,9 +17,9 @@ from foils.batching.batches import nearest as nearest_rows
 from foils.data import Collection
 from foils.encode import ExactIndex, Vectors
 from foils.encode.nearest import top_inner_products
+from foils.encode.vectors import paired_products
 from foils.mining import BM25Retriever
 from foils.mining.rules import TextPairs, TriSampler
-from foils.mining.scorers import paired_products
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_blocks

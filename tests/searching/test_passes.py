@@ -223,8 +223,8 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
         (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),
         (lambda: sharpened_queries(QUERIES, VECTORS, [np.arange(9)] * 2, ECLIPSE), InputError, "2 lists"),
         (lambda: searched(answers=unit(3)), InputError, r"\(3, 12\)"),
-        (lambda: searched(k=0), InputError, "k=0"),
-        (lambda: searched(feedback_depth=0), InputError, "feedback_depth=0"),
+        (lambda: searched(k=0), InputError, "k 0; expected"),
+        (lambda: searched(feedback_depth=0), InputError, "feedback_depth 0; expected"),
     ],
 )
 def test_unusable_input_is_refused(call, error, said):

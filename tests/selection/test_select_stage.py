@@ -140,7 +140,7 @@ def test_table_3():
     assert [stage_of(epoch) for epoch in (1, 2, 3, 4, 5, 6, 7, 50)] == [
         (300, 0.5), (300, 0.5), (200, 0.6), (200, 0.6), (150, 0.7), (150, 0.7), (100, 0.8), (100, 0.8)
     ]  # fmt: skip
-    refused("counted from 1", stage_of, 0)
+    refused("epoch 0; expected at least 1", stage_of, 0)
 
 
 def test_harder_ones_come_later():

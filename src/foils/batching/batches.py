@@ -230,10 +230,13 @@ class Conflicts:
         """
         queries, documents = self.relevant_start.size - 1, self.asking_start.size - 1
         asking = np.repeat(np.arange(queries), np.diff(self.relevant_start))
-        edges = np.ones(asking.size, np.int8), (asking, self.relevant + queries)
-        count, label = connected_components(csr_matrix(edges, shape=(queries + documents,) * 2), directed=False)
-        complete = np.bincount(label[:queries], minlength=count) * np.bincount(label[queries:], minlength=count)
-        return len(np.unique(label[self.query])) if 2 * asking.size > complete.sum() else None
+        nodes, edges = queries + documents, (asking, self.relevant + queries)
+        graph = csr_matrix((np.ones(asking.size, np.int8), edges), shape=(nodes, nodes))
+        count, component = connected_components(graph, directed=False)
+        sizes = [np.bincount(part, minlength=count) for part in np.split(component, [queries])]
+        if 2 * asking.size <= sizes[0] @ sizes[1]:  # half of the pairs that the components could have
+            return None
+        return len(np.unique(component[self.query]))
 
     def of(self, rows: Rows) -> Conflicts:
         """Return the conflicts among these rows, (m,) of the N, numbered 0..m−1."""
@@ -399,12 +402,6 @@ def check_rows(rows: int, conflicts: Conflicts) -> None:
 
 MOST_PARTS = 4
 """Pieces of a batch, at most (HOBIT A.8)."""
-
-
-def rows_of_sources(source_of: Rows) -> list[Rows]:
-    """Return the rows of each data set, ascending, of (N,) the number of each row's data set."""
-    order = np.argsort(source_of, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(source_of))[:-1])
 
 
 def parts_of(batch_size: int, sources: int) -> int:

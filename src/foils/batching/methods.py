@@ -62,6 +62,7 @@ from foils.batching.batches import (
     swap_conflicts,
 )
 from foils.batching.hobit import hobit_batches, mutual_batches
+from foils.data.run import grouped
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import Option, settings_checked
 
@@ -274,13 +275,7 @@ def b3_batches(
     check_vectors(queries, documents)
     check_batch_size(batch_size)
     community = rank_communities(queries, documents, community_size=community_size, skip=skip, ranks=ranks)
-    return joined(members(community), batch_size=batch_size, rng=rng, conflicts=conflicts)
-
-
-def members(community: Rows) -> list[Rows]:
-    """Return the rows of each community, ascending, of (N,) the number of each row's community."""
-    order = np.argsort(community, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(community[order])) + 1)
+    return joined(grouped(community), batch_size=batch_size, rng=rng, conflicts=conflicts)
 
 
 def rank_communities(

@@ -36,9 +36,8 @@ from foils.batching.batches import (
     mixed_batches,
     parts_of,
     random_order,
-    rows_of_sources,
 )
-from foils.batching.methods import SCHEDULE, TEACHER, joined, members, method_named, rank_communities
+from foils.batching.methods import SCHEDULE, TEACHER, joined, method_named, rank_communities
 from foils.batching.vectors import (
     BLOCK,
     DistinctTexts,
@@ -51,6 +50,7 @@ from foils.batching.vectors import (
     rank_and_count,
     share_cache,
 )
+from foils.data.run import grouped
 from foils.encode.models import similarity_of
 from foils.runtime.errors import FoilsError, FormatError, InputError
 from foils.runtime.options import Option
@@ -385,7 +385,7 @@ class BatchPlanner(BatchHook):
         if self.sources is None:
             return rank_communities(queries, documents, **self.settings)
         numbers = self.sources * len(queries)
-        for rows in rows_of_sources(self.sources):
+        for rows in grouped(self.sources):
             numbers[rows] += rank_communities(queries[rows], documents[rows], **self.settings)
         return numbers
 
@@ -423,7 +423,7 @@ class BatchPlanner(BatchHook):
                 return random_order(rows if of is None else of.size, **options)
             if kind == "teacher":
                 numbers = self.communities(self.teacher or vectors) if communities is None else communities
-                return joined(members(numbers if of is None else numbers[of]), **options)
+                return joined(grouped(numbers if of is None else numbers[of]), **options)
             settings = dict(self.settings)
             if self.anneal:
                 alpha = settings.get("alpha", self.method.settings["alpha"])
@@ -433,7 +433,7 @@ class BatchPlanner(BatchHook):
 
         if self.sources is None:
             return built(batch_size, np.random.default_rng([seed, epoch]))
-        rows_of = rows_of_sources(self.sources)
+        rows_of = grouped(self.sources)
         parts = parts_of(batch_size, len(rows_of))
         apart = [
             (of, built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of))

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from foils.batching.batches import Rows
-from foils.encode.encoder import model_outputs
+from foils.encode.encoder import model_outputs, unit
 from foils.encode.tokens import kept_tokens
 from foils.runtime.errors import InputError
 
@@ -91,14 +91,6 @@ class EmbeddingCache:
             raise InputError("the saved cache has no vectors of these rows")
         (self.queries, self.documents), self.filled = pair, filled.astype(bool)
         self.recent = state["recent"].astype(bool)
-
-
-def unit(vectors: Vectors) -> NDArray[np.float32]:
-    """Return the vectors (m, d) in single precision, each of length 1; one that is zero stays zero."""
-    single = np.asarray(vectors, np.float32)
-    norms = np.linalg.norm(single, axis=1, keepdims=True)
-    norms[norms == 0] = 1
-    return np.asarray(single / norms)
 
 
 Encode = Callable[[Sequence[str], str], Vectors]

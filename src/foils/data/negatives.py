@@ -180,28 +180,24 @@ class Exported(Result):
         positives = self.collection.positives(self.split)
         places = positives.places(of_query)
         order = np.lexsort((table["rank"].to_numpy(), places))
-        order = order[(keep & (places >= 0))[order]]
+        order = order[(keep & (places >= 0))[order]]  # kept rows of the split's queries, by query and rank
         listed, counts = np.unique(places[order], return_counts=True)
-        of_listed, answers = positives.pairs_of(positives.query_rows[listed])
         queries = positives.query_rows[listed]
+        place, answers = positives.pairs_of(queries)
         column = self.scores or ("score" if FORMS[self.form].ranked else "")
         scores = table[column].to_numpy() if column else np.full(len(table), None)
-        known = np.full(len(answers), None)
+        of_answers = np.full(len(answers), None)
         if self.scores:  # rejected rows of the table have those of the positives
             rejected = PairIndex(of_query, np.where(keep, -1, rows))
-            known = np.append(scores, np.nan)[rejected.places(queries[of_listed], answers)]
-        sides = (
-            (positives.counts[listed], answers, self.collection.documents["doc_id"].take(pa.array(answers)), known),
-            (counts, rows[order], table["doc_id"].take(pa.array(order)), scores[order]),
+            of_answers = np.append(scores, np.nan)[rejected.places(queries[place], answers)]
+        answer_ids = self.collection.documents["doc_id"].take(pa.array(answers))
+        ids = table["doc_id"].take(pa.array(order))
+        documents = (
+            pa.table({"row": answers, "doc_id": answer_ids, "score": of_answers}),
+            pa.table({"row": rows[order], "doc_id": ids, "score": scores[order]}),
         )
-        return (
-            queries,
-            texts,
-            [
-                (np.cumsum([0, *count]), pa.table({"row": row, "doc_id": key, "score": score}))
-                for count, row, key, score in sides
-            ],
-        )
+        ends = (np.cumsum([0, *each]) for each in (positives.counts[listed], counts))
+        return queries, texts, list(zip(ends, documents, strict=True))
 
     def _passages(self, documents: pa.Table) -> Iterator[Passage]:
         """Yield documents with their titles and texts, which are read together."""

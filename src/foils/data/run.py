@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 
 from foils.data.collection import Collection, PairIndex, Rows
 from foils.data.records import Complaints, numbered_lines, whole_json, whole_number
+from foils.data.tables import codes
 from foils.data.tokens import Analyser, BM25Settings
 from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import SEAL, TREC, check_output, unsealed, write_sealed, write_whole
+from foils.runtime.options import Option
 
 Scores = npt.NDArray[np.float64]
 
@@ -68,10 +70,10 @@ class Run:
             raise InputError(f"{len(queries)} queries, {len(documents)} documents, scores {values.shape}; all are (n,)")
         if not np.isfinite(values).all():
             raise InputError(f"{int((~np.isfinite(values)).sum())} scores of the run {name} are NaN or infinite")
-        codes = np.asarray(queries.dictionary_encode().indices.to_numpy(), np.int64)
-        order = np.lexsort((np.arange(len(values)), -values, codes))
+        query = codes(queries)
+        order = np.lexsort((np.arange(len(values)), -values, query))
         table = pa.table({"query_id": queries, "doc_id": documents, "score": values}).take(pa.array(order))
-        table = table.append_column("rank", pa.array(ranks_within(codes[order])))
+        table = table.append_column("rank", pa.array(ranks_within(query[order])))
         pairs = table.group_by(["query_id", "doc_id"]).aggregate([([], "count_all")])
         if pairs.num_rows < table.num_rows:
             raise InputError(f"the run {name} names {table.num_rows - pairs.num_rows} documents twice for a query")
@@ -210,6 +212,12 @@ def starts_of(queries: Rows) -> Rows:
     return np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]][: len(queries)])
 
 
+def grouped(values: Rows) -> list[Rows]:
+    """Return the places of each value together, ascending, of (n,) values; the smallest value's come first."""
+    order = np.argsort(values, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
+
+
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
 NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
 METHODS = ("union", "interleave", "rrf", "weighted")
@@ -230,8 +238,7 @@ def reciprocal_ranks(ranks: npt.NDArray[np.integer], *, k: float = 60.0) -> Scor
 
     Source: ANMI 2.0 eq. 33; Cormack, Clarke and Büttcher, SIGIR 2009.
     """
-    if not k >= 0:
-        raise InputError(f"k {k}; expected at least 0")
+    Option(least=0).check("k", k)
     known = ranks >= 0
     return np.asarray(np.where(known, 1.0 / (k + 1.0 + np.where(known, ranks, 0)), 0.0).sum(axis=1))
 
@@ -406,10 +413,7 @@ def fuse_runs(runs: Sequence[Run], *, name: str = "", **settings: Any) -> Run:
         UnknownNameError: no such method or normalisation.
     """
     stacked = pa.concat_tables([run.table for run in runs])
-    queries, documents = (
-        np.asarray(stacked[each].combine_chunks().dictionary_encode().indices, np.int64)
-        for each in ("query_id", "doc_id")
-    )
+    queries, documents = codes(stacked["query_id"]), codes(stacked["doc_id"])
     origins = np.repeat(np.arange(len(runs)), [len(run.table) for run in runs])
     ranks, scores = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
     lists = fuse_lists(queries, documents, origins, ranks, scores, count=len(runs), **settings)

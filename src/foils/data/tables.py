@@ -79,6 +79,12 @@ def take(column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.
     return pa.concat_arrays(parts).take(pa.array(np.argsort(order)))
 
 
+def codes(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Return (n,) a number for each value of a column, from 0 on as values first come; −1 for null."""
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(pc.fill_null(whole.dictionary_encode().indices, -1), np.int64)
+
+
 def column_or_nulls(table: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
     """Return a column of a table; where it has none, one of nulls."""
     return table[name] if name in table.column_names else pa.chunked_array([pa.nulls(len(table), kind)])

@@ -262,30 +262,27 @@ class DocumentSets:
         similarity = np.empty(len(ours))
         for part in cut_by_bytes(self.lengths[ours] + self.lengths[theirs], memory.budget() // 16):
             rows, place = np.unique(np.concatenate([ours[part], theirs[part]]), return_inverse=True)
-            if self._held > memory.budget() // 4:
-                self._sets, self._held = {}, 0
-            fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
-            for some in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
-                texts = self._collection.document_texts(fresh[some])
-                sets_of = {text: hashes(text) for text in dict.fromkeys(texts)}
-                self._sets.update(zip(fresh[some].tolist(), map(sets_of.__getitem__, texts), strict=True))
-                self._held += sum(each.nbytes + SET for each in sets_of.values())
-            numbers: dict[bytes, int] = {}  # of the distinct sets
-            number = np.array([numbers.setdefault(self._sets[row].tobytes(), len(numbers)) for row in rows.tolist()])
-            sets = [np.frombuffer(each, np.int64) for each in numbers]
+            sets, number = self._distinct_sets(rows)
             first, second = np.split(number[place], 2)
-            pairs, pair = np.unique(first * len(sets) + second, return_inverse=True)
+            pairs, pair = np.unique(first * len(sets) + second, return_inverse=True)  # pairs of sets, each once
             one, other = np.divmod(pairs, len(sets))
-            sizes, flat = np.array([*map(len, sets)]), np.concatenate(sets)
-            shape = len(sets), 1 << OF_HASH
-            matrix = sparse.csr_array((np.ones(len(flat), np.int8), flat, np.cumsum([0, *sizes])), shape=shape)
-            bound = np.minimum(sizes[one], sizes[other]) / np.maximum(sizes[one], sizes[other])
-            near = np.flatnonzero(bound >= least)
-            one, other = one[near], other[near]
-            common = np.diff(matrix[one].multiply(matrix[other]).indptr)
-            bound[near] = common / (sizes[one] + sizes[other] - common)
-            similarity[part] = bound[pair]
+            similarity[part] = _jaccard(sets, one, other, least)[pair]
         return similarity
+
+    def _distinct_sets(self, rows: Rows) -> tuple[list[Rows], Rows]:
+        """Return the distinct token sets of some documents, and (n,) which of them each document has."""
+        if self._held > memory.budget() // 4:
+            self._sets, self._held = {}, 0
+        fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
+        for some in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
+            texts = self._collection.document_texts(fresh[some])
+            set_of_text = {text: hashes(text) for text in dict.fromkeys(texts)}
+            self._held += sum(each.nbytes + SET for each in set_of_text.values())
+            for row, text in zip(fresh[some].tolist(), texts, strict=True):
+                self._sets[row] = set_of_text[text]
+        numbers: dict[bytes, int] = {}
+        number = [numbers.setdefault(self._sets[row].tobytes(), len(numbers)) for row in rows.tolist()]
+        return [np.frombuffer(each, np.int64) for each in numbers], np.array(number)
 
     def same_words(self, ours: Rows, theirs: Rows) -> npt.NDArray[np.bool_]:
         """Return which pairs of documents, each (n,), have the same tokens in the same order."""
@@ -299,6 +296,19 @@ class DocumentSets:
             keys[part] = [known[text] for text in texts]
         first, second = np.split(keys[place], 2)
         return np.asarray(first == second)
+
+
+def _jaccard(sets: list[Rows], one: Rows, other: Rows, least: float) -> Float64s:
+    """Return (k,) |A ∩ B| / |A ∪ B| of pairs of sets; where the sizes rule out `least`, the bound that they set."""
+    sizes, tokens = np.array([*map(len, sets)]), np.concatenate(sets)
+    ones, ends = np.ones(len(tokens), np.int8), np.cumsum([0, *sizes])
+    matrix = sparse.csr_array((ones, tokens, ends), shape=(len(sets), 1 << OF_HASH))
+    similarity = np.minimum(sizes[one], sizes[other]) / np.maximum(sizes[one], sizes[other])
+    near = np.flatnonzero(similarity >= least)
+    one, other = one[near], other[near]
+    common = np.diff(matrix[one].multiply(matrix[other]).indptr)
+    similarity[near] = common / (sizes[one] + sizes[other] - common)
+    return np.asarray(similarity)
 
 
 def hashes(text: str) -> Rows:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import KNOWN, REQUIRED, TOP, Negatives
+from foils.data.run import ranks_within
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse
 
@@ -127,37 +128,61 @@ def training_rows(
         UnknownNameError: no such split.
     """
     form = form or ("pairs" if negatives is None else "triplets")
-    rated = np.zeros(0, np.int64) if negatives is None or form == "pairs" else negatives.rejected_for(TOP)
-    tops, outside = (rated, rated), 0  # of queries that no split labels, the candidates rated best
-    if negatives is not None and len(rated):
-        query, document = (rows_of[rated] for rows_of in negatives.rows_in(collection))
-        unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since
-        inside = unlabelled & (document >= 0)
-        tops, outside = (query[inside], document[inside]), int((unlabelled & ~inside).sum())
-    positives = collection.labels(split) if len(tops[0]) else collection.positives(split)
-    place = np.arange(len(positives.doc_rows)) - np.repeat(positives.offsets[:-1], positives.counts)
-    allowed = place < max_positives
-    queries, documents = (np.append(rows[allowed], more) for rows, more in zip(positives.pairs(), tops, strict=True))
-    lists, pairs = np.empty((len(queries), 0), np.int64), len(queries)
+    best_query, best_document, outside = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
+    if negatives is not None and form != "pairs":
+        best_query, best_document, outside = _rated_best(negatives, collection)
+    positives = collection.labels(split) if len(best_query) else collection.positives(split)
+    query_rows, doc_rows = positives.pairs()
+    allowed = ranks_within(query_rows) < max_positives
+    queries = np.append(query_rows[allowed], best_query)
+    documents = np.append(doc_rows[allowed], best_document)
+    lists = np.empty((len(queries), 0), np.int64)
+    covered = np.ones(len(queries), bool)
     if form != "pairs":
         if negatives is None:
             raise InputError(f"{form} need a table of negatives; give one, or train on pairs")
-        of_query, _ = negatives.rows_in(collection)
-        rank, kept = np.asarray(negatives.table["rank"].to_numpy(), np.int64), np.flatnonzero(negatives.keep)
-        order = kept[np.lexsort((rank[kept], of_query[kept]))]
-        begin, end = (np.searchsorted(of_query[order], queries, side) for side in ("left", "right"))
-        longest = int((end - begin).max(initial=0))
-        at = begin[:, None] + np.arange(min(longest, per_query or longest))  # −1 where a list is short
-        lists = np.append(order, -1)[np.where(at < end[:, None], at, -1)]
-        covered = np.flatnonzero((lists >= 0).any(1))
-        if not len(covered):
+        lists = _kept_lists(negatives, collection, queries, per_query)
+        covered = np.asarray((lists >= 0).any(axis=1))
+        if not covered.any():
             raise InputError(f"nothing to train on: no query of the split {split!r} has a kept negative")
-        queries, documents, lists = queries[covered], documents[covered], lists[covered]
-    counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), pairs - len(queries))
+    queries, documents, lists = queries[covered], documents[covered], lists[covered]
+    pairs = len(queries)
     if form == "triplets":
-        at, column = np.nonzero(lists >= 0)
-        queries, documents, lists = queries[at], documents[at], lists[at, column][:, None]
-    return TrainingRows(queries, documents, lists, *counts, len(tops[0]), outside)
+        row, column = np.nonzero(lists >= 0)
+        queries, documents, lists = queries[row], documents[row], lists[row, column][:, None]
+    return TrainingRows(
+        query_rows=queries,
+        doc_rows=documents,
+        negatives=lists,
+        queries=len(positives) + len(best_query),
+        pairs=pairs,
+        capped=int((~allowed).sum()),
+        uncovered=int((~covered).sum()),
+        unlabelled=len(best_query),
+        outside=outside,
+    )
+
+
+def _rated_best(negatives: Negatives, collection: Collection) -> tuple[Rows, Rows, int]:
+    """Return queries without a label, the candidate rated best of each, and how many of these the collection lacks."""
+    rated = negatives.rejected_for(TOP)
+    if not len(rated):
+        return rated, rated, 0
+    query, document = (rows[rated] for rows in negatives.rows_in(collection))
+    unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since
+    inside = unlabelled & (document >= 0)
+    return query[inside], document[inside], int((unlabelled & ~inside).sum())
+
+
+def _kept_lists(negatives: Negatives, collection: Collection, queries: Rows, per_query: int | None) -> Rows:
+    """Return the kept rows of each query by rank, (N, k); −1 where a list is short."""
+    kept = np.flatnonzero(negatives.keep)
+    of_query, rank = negatives.rows_in(collection)[0][kept], negatives.table["rank"].to_numpy()[kept]
+    order = np.lexsort((rank, of_query))
+    begin, end = (np.searchsorted(of_query[order], queries, side) for side in ("left", "right"))
+    longest = int((end - begin).max(initial=0))
+    place = begin[:, None] + np.arange(min(longest, per_query or longest))
+    return np.append(kept[order], -1)[np.where(place < end[:, None], place, -1)]
 
 
 class TextNumbers:

@@ -218,10 +218,7 @@ class SentenceEncoder:
                 normalize_embeddings=False,
             )  # fmt: skip
             vectors = found.float().cpu().numpy()
-        if self.similarity == "cosine":
-            lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            vectors = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
-        return check_finite(vectors, texts, self.name)
+        return check_finite(unit(vectors) if self.similarity == "cosine" else vectors, texts, self.name)
 
 
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
@@ -251,6 +248,13 @@ def _loaded_again(source: str, settings: EncoderSettings, fingerprint: str) -> S
     if (encoder := load_encoder(source, settings)).fingerprint != fingerprint:
         raise FailureError(f"the encoder {source} has other weights here than where it was sent from; give both one")
     return encoder
+
+
+def unit(vectors: npt.NDArray[np.floating]) -> Floats:
+    """Return the vectors, (n, d), in single precision, each of length 1; one that is zero stays zero."""
+    single = np.asarray(vectors, np.float32)
+    lengths = np.linalg.norm(single, axis=1, keepdims=True)
+    return np.asarray(single / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloats:

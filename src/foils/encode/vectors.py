@@ -25,14 +25,15 @@ import xxhash
 from foils.data.collection import Rows
 from foils.encode.encoder import Encoder, Floats, Kind, check_finite
 from foils.encode.tokens import Texts
-from foils.runtime import progress
+from foils.runtime import memory, progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import flush, make_folder, one_at_a_time
-from foils.runtime.parallel import map_shards
+from foils.runtime.parallel import map_blocks, map_shards, workers
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
 BLOCK = 1_024  # texts of a block, of an encoder that has no other number: what a kill can cost
 ALIKE = 32  # distinct texts whose vectors are compared, to see a model that gives all of them one
+PAIRS = 4_096  # pairs whose vectors are multiplied at once, at most
 RECORD = np.dtype([("key", "<u8", (2,)), ("checksum", "<u8")])  # of a vector, in the file of keys
 Keys = npt.NDArray[np.uint64]
 
@@ -283,6 +284,17 @@ def text_keys(texts: Sequence[str], route: str) -> Keys:
         hasher.update(text.encode("utf-8", "surrogatepass"))
         digests += hasher.digest()
     return np.frombuffer(bytes(digests), np.uint64).reshape(-1, 2)
+
+
+def paired_products(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows) -> npt.NDArray[np.float64]:
+    """Return the inner product of row a_rows[i] of a and row b_rows[i] of b, (n,)."""
+
+    def products(part: slice) -> npt.NDArray[np.float64]:
+        return np.asarray(np.einsum("nd,nd->n", a.take(a_rows[part]), b.take(b_rows[part])), np.float64)
+
+    size = memory.rows_at_once(8 * a.dimension * workers(), most=PAIRS)
+    parts = (slice(start, start + size) for start in range(0, len(a_rows), size))
+    return np.concatenate([np.zeros(0), *map_blocks(products, parts)])
 
 
 def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:

@@ -22,6 +22,7 @@ from foils.data.collection import Collection, DocumentTexts, Positives, Rows
 from foils.data.labels import Labels
 from foils.data.negatives import Negatives
 from foils.data.read import AddedLike, CollectionLike, CollectionSettings
+from foils.data.run import ranks_within
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
@@ -191,7 +192,7 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
     """Return which values each key has, as a matrix of zeros and ones; of each key the first 64 count."""
     order = np.argsort(keys, kind="stable")
     keys, values = keys[order], values[order]
-    few = np.arange(len(keys)) - np.searchsorted(keys, keys) < COMPARED
+    few = ranks_within(keys) < COMPARED
     return csr_matrix((np.ones(few.sum(), np.int64), (keys[few], values[few])), shape=shape)
 
 

@@ -31,7 +31,7 @@ from foils.data.labels import (
 )
 from foils.data.negatives import Negatives
 from foils.data.records import DELIMITERS, Complaints, records_of
-from foils.data.tables import Provenance, column_or_nulls
+from foils.data.tables import Provenance, codes, column_or_nulls
 from foils.pages import shortened
 from foils.runtime.errors import InputError
 from foils.runtime.files import one_at_a_time, write_whole
@@ -100,8 +100,8 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     joined = pa.concat_tables(tables)
     if not len(joined):
         raise InputError("the sources keep no negative; there is nothing to label")
-    indices = np.asarray(pair_keys(joined).combine_chunks().dictionary_encode().indices, np.int64)
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))  # codes count up as they are met
+    indices = codes(pair_keys(joined))
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))  # numbers count up as they are met
     ends = np.cumsum([len(table) for table in tables])[:-1]
     members = {}
     for name, part in zip(sources, np.split(indices, ends), strict=True):

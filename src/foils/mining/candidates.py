@@ -50,7 +50,7 @@ from foils.mining.rules import (
 from foils.runtime import progress, seeds
 from foils.runtime.errors import FoilsError, InputError
 from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, read_guarded, write_guarded
-from foils.runtime.options import spelled
+from foils.runtime.options import Option, spelled
 from foils.runtime.parallel import map_shards
 
 log = logging.getLogger(__name__)
@@ -227,10 +227,8 @@ class Miner:
 
     def __post_init__(self) -> None:
         first, end = self.ranks
-        if self.near_duplicate is not None and not self.near_duplicate > 0:
-            raise InputError(f"near-duplicate threshold {self.near_duplicate}; expected above 0, and above 1 for none")
-        if self.top < 1:
-            raise InputError(f"top {self.top}; expected at least 1 negative per query")
+        Option(above=0).check("near_duplicate", self.near_duplicate)
+        Option(least=1).check("top", self.top)
         if first < 0 or (end is not None and end <= first):
             raise InputError(f"ranks {first}–{end}; expected a first rank of at least 0, and an end above it")
         if self.draw is not None and end is None:

@@ -19,18 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import (
-    ALL_QUERIES,
-    TRAIN,
-    Collection,
-    DocumentTexts,
-    Rows,
-)
+from foils.data.collection import ALL_QUERIES, TRAIN, Collection, DocumentTexts, Rows
 from foils.data.negatives import labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.tables import take
-from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind
+from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind, unit
 from foils.encode.models import ENCODER, SIMILARITIES, check_kind, load_cross_encoder, load_model
 from foils.encode.opening import EmbeddingSettings, as_encoder
 from foils.encode.vectors import VectorStore
@@ -380,9 +374,7 @@ class ModelRetriever:
             idle = {each: value for each, value in prompt.items() if each not in taken}
             refuse(idle, f"with the {encode.__name__} of a {type(model).__name__}; leave it out")
             options = {each: value for each, value in options.items() if each in taken}
-        vectors = np.asarray(encode(texts, **options, **prompt), np.float32)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+        return unit(encode(texts, **options, **prompt))
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and similarities; −1 and NaN after the last document."""

@@ -17,18 +17,13 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import METHODS as FUSIONS
 from foils.data.run import NORMALISATIONS, fuse_lists, ranks_within
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
-from foils.data.tables import column_or_nulls, provenance
+from foils.data.tables import codes, column_or_nulls, provenance
 from foils.data.tokens import BM25Settings
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Miner
-from foils.mining.retrievers import (
-    BM25Retriever,
-    CrossEncoderRetriever,
-    DenseRetriever,
-    RandomRetriever,
-)
+from foils.mining.retrievers import BM25Retriever, CrossEncoderRetriever, DenseRetriever, RandomRetriever
 from foils.mining.rules import (
     BEFORE,
     NOT_DRAWN,
@@ -443,39 +438,26 @@ def fuse_sources(
         UnknownNameError: a weight for a source that is not there.
     """
     fusion = fusion or FusionSettings()
-    method, weights = fusion.method, fusion.weights
     if len(sources) < 2:
         raise InputError(f"a union needs at least two sources, not {len(sources)}")
-    check_names("source", weights or {}, sources)
+    check_names("source", fusion.weights or {}, sources)
     stacked = pa.concat_tables([_labelled(negatives, order) for order, negatives in enumerate(sources.values())])
-    queries, documents = (
-        np.asarray(stacked[name].combine_chunks().dictionary_encode().indices, np.int64)
-        for name in ("query_id", "doc_id")
+    settings = _checked_settings(fusion, list(sources), stacked)
+    lists = fuse_lists(
+        codes(stacked["query_id"]),
+        codes(stacked["doc_id"]),
+        stacked["origin"].to_numpy(),
+        stacked["rank"].to_numpy(),
+        stacked["score"].to_numpy(),
+        count=len(sources),
+        method=fusion.method,
+        **settings,
     )
-    origins, scores, settings = np.asarray(stacked["origin"]), stacked["score"].to_numpy(), dict[str, Any]()
-    if method == "rrf":
-        settings = {"k": fusion.rrf_k}
-    if method == "weighted":
-        counts = zip(sources, np.bincount(origins[np.isnan(scores)], minlength=len(sources)), strict=True)
-        without = [f"{name} ({count:,})" for name, count in counts if count]
-        if without:
-            raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
-        numbers = [float((weights or {}).get(name, 1.0)) for name in sources]
-        settings = {"weights": numbers, "normalisation": fusion.normalisation}
-    ranks, count = stacked["rank"].to_numpy(), len(sources)
-    lists = fuse_lists(queries, documents, origins, ranks, scores, count=count, method=method, **settings)
-    same = lists.rows[lists.places]  # the first row of each row's query and document
-    texts = np.asarray(pc.fill_null(stacked["text"].combine_chunks().dictionary_encode().indices, -1))
-    differ = np.flatnonzero(texts != texts[same])
-    if len(differ):
-        other = pc.unique(stacked["doc_id"].take(pa.array(differ))).to_pylist()
-        problem = (
-            f"{len(other)} documents have another text in another source (first: {', '.join(map(repr, other[:5]))})"
-        )
-        raise InputError(f"{problem}; give each text an id of its own")
-    kept, queries = stacked.take(pa.array(lists.rows)), queries[lists.rows]
-    ids, name = (kept["query_id"], kept["doc_id"]), "+".join(sources)
-    table = negatives_table(*ids, name, ranks_within(queries), lists.scores)
+    _check_texts(stacked, lists.rows[lists.places])
+    kept = stacked.take(pa.array(lists.rows))
+    queries = codes(kept["query_id"])
+    ranks = ranks_within(queries)
+    table = negatives_table(kept["query_id"], kept["doc_id"], "+".join(sources), ranks, lists.scores)
     if kept["text"].null_count < len(kept):
         table = table.append_column("text", kept["text"])
     rejected = np.flatnonzero(np.asarray(stacked["reason"].is_valid()))[::-1]
@@ -485,18 +467,44 @@ def fuse_sources(
         reasons = stacked["reason"].take(pa.array(source, mask=source < 0)).combine_chunks().cast(pa.string())
         table = table.append_column("keep", pc.is_null(reasons)).append_column("reason", reasons)
     for at, name in enumerate(sources):
-        absent = lists.own_ranks[:, at] < 0
-        table = table.append_column(f"rank_{name}", pa.array(lists.own_ranks[:, at].astype(np.int32), mask=absent))
-        table = table.append_column(f"score_{name}", pa.array(lists.own_scores[:, at], mask=absent))
-    if method == "weighted":  # as they were given
-        settings["weights"] = weights and {name: float(weight) for name, weight in weights.items()}
-    facts = {"method": method, "sources": list(sources), "top": fusion.top, **settings}
+        own_ranks, own_scores = lists.own_ranks[:, at], lists.own_scores[:, at]
+        table = table.append_column(f"rank_{name}", pa.array(own_ranks.astype(np.int32), mask=own_ranks < 0))
+        table = table.append_column(f"score_{name}", pa.array(own_scores, mask=own_ranks < 0))
+    if fusion.method == "weighted":  # as they were given
+        settings["weights"] = fusion.weights and {name: float(each) for name, each in fusion.weights.items()}
+    facts = {"method": fusion.method, "sources": list(sources), "top": fusion.top, **settings}
     whole = Negatives(table, provenance("fuse", facts, inputs=digests))
     if fusion.top is None:
         return whole
     kept_before: Rows = np.cumsum(whole.keep) - whole.keep
     within = kept_before - kept_before[np.searchsorted(queries, queries)] < fusion.top
     return Negatives(table.filter(pa.array(within)), whole.provenance)
+
+
+def _checked_settings(fusion: FusionSettings, sources: list[str], stacked: pa.Table) -> dict[str, Any]:
+    """Return the settings of `fuse_lists`; weighted scores need a score of every row."""
+    if fusion.method == "rrf":
+        return {"k": fusion.rrf_k}
+    if fusion.method != "weighted":
+        return {}
+    origins = stacked["origin"].to_numpy()[np.isnan(stacked["score"].to_numpy())]
+    counts = np.bincount(origins, minlength=len(sources))
+    without = [f"{name} ({count:,})" for name, count in zip(sources, counts, strict=True) if count]
+    if without:
+        raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
+    weights = [float((fusion.weights or {}).get(name, 1.0)) for name in sources]
+    return {"weights": weights, "normalisation": fusion.normalisation}
+
+
+def _check_texts(stacked: pa.Table, first: Rows) -> None:
+    """Refuse a document with two texts; `first` is (n,) the first row of each row's query and document."""
+    texts = codes(stacked["text"])
+    differ = np.flatnonzero(texts != texts[first])
+    if len(differ):
+        ids = pc.unique(stacked["doc_id"].take(pa.array(differ))).to_pylist()
+        shown = ", ".join(map(repr, ids[:5]))
+        problem = f"{len(ids)} documents have another text in another source (first: {shown})"
+        raise InputError(f"{problem}; give each text an id of its own")
 
 
 def _labelled(negatives: Negatives, order: int) -> pa.Table:

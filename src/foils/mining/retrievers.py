@@ -18,12 +18,13 @@ import pyarrow as pa
 from scipy import sparse
 
 from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.run import grouped
 from foils.data.tokens import AUTO, Analyser, BM25Settings, load_bm25s
 from foils.encode.encoder import Encoder
 from foils.encode.nearest import gpu, top_inner_products
-from foils.encode.vectors import Vectors, VectorStore
+from foils.encode.vectors import Vectors, VectorStore, paired_products
 from foils.mining.rules import WHOLE, Retriever, Scores, TextPairs
-from foils.mining.scorers import CrossEncoderScorer, paired_products
+from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
 from foils.runtime.files import META, cache_place, kept_folder
@@ -152,8 +153,7 @@ class BM25Retriever:
         """
         if (pairs.doc_rows < 0).any():
             raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
-        rows, index, sizes = np.unique(pairs.query_rows, return_inverse=True, return_counts=True)
-        groups, scores = np.split(np.argsort(index, kind="stable"), np.cumsum(sizes)[:-1]), np.zeros(len(pairs))
+        rows, groups, scores = np.unique(pairs.query_rows), grouped(pairs.query_rows), np.zeros(len(pairs))
         for start, terms, _ in self._counted(rows):
             for listed, pairs_of_query in zip(terms, groups[start:], strict=False):
                 scores[pairs_of_query] = self._scored(listed, pairs.doc_rows[pairs_of_query])

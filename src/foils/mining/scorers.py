@@ -13,21 +13,20 @@ import numpy.typing as npt
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.run import grouped
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder, Kind, activated, check_finite, cross_encoder_digest, logits
 from foils.encode.models import check_one_output
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
-from foils.encode.vectors import Vectors, VectorStore
+from foils.encode.vectors import VectorStore, paired_products
 from foils.llm import LLMSettings, RelevanceQuestions, Usage
 from foils.mining.rules import Marks, Scores, TextPairs
-from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, door, refuse, spelled
 from foils.runtime.results import Table, number
 
-PAIRS = 4_096  # whose vectors are multiplied at once, at most
 TEACHER = "teacher"
 KINDS = BI_ENCODER, CROSS_ENCODER, LLM = "bi-encoder", "cross-encoder", "llm"
 _BREAK = "\x1f"  # between the length of the query, the query and the document
@@ -56,15 +55,6 @@ class EncoderScorer:
         texts, document = distinct_texts(pairs)
         queries = self._store.embed(self._encoder, pairs.collection.query_texts(rows), "query")
         return paired_products(queries, query, self._store.embed(self._encoder, texts, "document"), document)
-
-
-def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_rows: Rows) -> Scores:
-    """Return the inner product of each (query row, document row), (n,)."""
-    products, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=PAIRS)
-    for start in range(0, len(products), size):
-        part = slice(start, start + size)
-        products[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
-    return products
 
 
 def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
@@ -331,8 +321,8 @@ def preferred_share(queries: Rows, positive: Marks, scores: Scores) -> float:
         positive: (n,) which of the pairs are positives.
         scores: (n,) of a teacher.
     """
-    shares, order = [], np.argsort(queries, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(queries[order])) + 1):
+    shares = []
+    for rows in grouped(queries):
         above, below = scores[rows[positive[rows]]], scores[rows[~positive[rows]]]
         if len(above) and len(below):
             shares.append(((np.sign(above[:, None] - below) + 1) / 2).mean())

@@ -116,13 +116,14 @@ class Option:
             allowed = self.allowed() if isinstance(each, str) else []
             if allowed and each not in allowed:
                 raise UnknownNameError(name, each, allowed)
-            if isinstance(each, bool) or not isinstance(each, (int, float)):
+            if not self.range or isinstance(each, bool) or not isinstance(each, Real):
                 continue
-            low = (self.least is not None and each < self.least) or (self.above is not None and each <= self.above)
-            if low or (self.most is not None and each > self.most):
-                raise InputError(f"{name} {each:g}; expected {self.range}")
-            if self.range and not isfinite(each):
-                raise InputError(f"{name} {each:g}; expected a finite number")
+            number = float(each)
+            low = (self.least is not None and number < self.least) or (self.above is not None and number <= self.above)
+            if low or (self.most is not None and number > self.most):
+                raise InputError(f"{name} {number:g}; expected {self.range}")
+            if not isfinite(number):
+                raise InputError(f"{name} {number:g}; expected a finite number")
 
 
 NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder

@@ -22,9 +22,10 @@ from scipy.special import ndtri, stdtrit
 
 from foils.data.collection import Rows
 from foils.data.negatives import Negatives
-from foils.data.run import ranks_within
+from foils.data.run import grouped, ranks_within
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
+from foils.runtime.options import Option
 from foils.runtime.parallel import spread_blocks, workers
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import SUMMED, Geometry, Stretch, information_matrix, padded
@@ -68,8 +69,7 @@ def log_det(information: Float64s, regularization: float = 1.0) -> float:
     Raises:
         InputError: λ not above 0, or so small that the rounding of I outweighs it.
     """
-    if not (np.isfinite(regularization) and regularization > 0):
-        raise InputError(f"lambda {regularization}; expected a finite number above 0")
+    Option(above=0).check("lambda", regularization)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled: Float64s = np.eye(len(information), dtype=np.float64) + information / regularization
     try:
@@ -221,8 +221,7 @@ def leave_out(
         regularization: λ.
     """
     numbers = block_of_record[geometry.record]
-    order = np.argsort(numbers, kind="stable")
-    blocks = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+    blocks = grouped(numbers)
     without = {target.name: np.full(int(block_of_record.max(initial=0)) + 1, np.nan) for target in targets}
     for part in together(targets, geometry.dimension):
         for rows, sums in zip(blocks, block_sums(geometry, weights, members, blocks, part), strict=True):
@@ -315,8 +314,8 @@ def compose(
     Raises:
         InputError: K below 1, λ not above 0, or weights that are negative or not finite.
     """
-    if count < 1 or not regularization > 0:
-        raise InputError(f"{count} negatives per query, λ {regularization}; expected at least 1, and above 0")
+    Option(least=1).check("count", count)
+    Option(above=0).check("lambda", regularization)
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise InputError("weights must be finite and not negative; leave a rejected negative out")
     order, gain = np.full(len(weights), -1, np.int64), np.full(len(weights), np.nan)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from foils.data.collection import DocumentTexts, Rows
 from foils.encode.encoder import Encoder
-from foils.encode.vectors import Vectors, VectorStore
+from foils.encode.vectors import Vectors, VectorStore, paired_products
 from foils.runtime import progress
 from foils.runtime.parallel import spread_blocks
 from foils.scoring.gates import Float64s, Gates, Similarities
@@ -121,7 +121,7 @@ def measure(
     documents = vectors.select(np.arange(len(pool)))
     geometry = Geometry(queries, documents, records.positives, records.record, records.document)
     s_p, s_n, s_pn, distance = triplet_similarities(geometry)
-    every = pair_similarities(queries, records.positive_record, documents, records.all_positives)
+    every = paired_products(queries, records.positive_record, documents, records.all_positives)
     best = np.full(len(records), -np.inf)
     np.maximum.at(best, records.positive_record, every)
     similarities = Similarities(s_p[records.record], s_n, s_pn, np.zeros(len(s_n)), distance)
@@ -136,23 +136,10 @@ def measure(
     )
 
 
-def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, block: int = BLOCK) -> Float64s:
-    """Return the inner product of row a_rows[i] of a and row b_rows[i] of b, (n,)."""
-
-    def products(rows: tuple[Rows, Rows]) -> Float64s:
-        return np.asarray(np.einsum("nd,nd->n", a.take(rows[0]), b.take(rows[1])), np.float64)
-
-    starts = range(0, len(a_rows), block)
-    parts = ((a_rows[start : start + block], b_rows[start : start + block]) for start in starts)
-    return np.concatenate([np.zeros(0), *spread_blocks(products, parts)])
-
-
 def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Float64s, Float64s, Float64s, Float64s]:
     """Return s_p (T,), and s_n, s_pn and ‖v⁺ − v⁻‖² (m,)."""
-    s_p = pair_similarities(
-        geometry.queries, np.arange(len(geometry.positive)), geometry.documents, geometry.positive, block=block
-    )
-    count = len(geometry.record)
+    records, count = np.arange(len(geometry.positive)), len(geometry.record)
+    s_p = paired_products(geometry.queries, records, geometry.documents, geometry.positive)
     s_n, s_pn, distance = np.empty(count), np.empty(count), np.empty(count)
 
     def measured(stretch: Stretch) -> tuple[Rows, Float64s, Float64s, Float64s]:
@@ -230,10 +217,7 @@ def gradient_energies(
         logits = np.where(member, s_n[triplets].reshape(where.shape)[:, :, None] / temperature, -np.inf)
         positive = s_p[first:last, None] / temperature
         top = np.maximum(logits.max(axis=1, initial=-np.inf), positive)
-        shares, share = (
-            np.exp(logits - top[:, None, :]),
-            np.exp(positive - top),
-        )  # of the negatives, and of the positive
+        shares, share = np.exp(logits - top[:, None, :]), np.exp(positive - top)  # of negatives, and of the positive
         total = shares.sum(axis=1) + share
         probability = (shares / total[:, None, :]).transpose(0, 2, 1).astype(negatives.dtype)
         mixed = np.matmul(probability, negatives.reshape(*where.shape, -1))

@@ -11,11 +11,12 @@ import numpy as np
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
+from foils.data.run import ranks_within
 from foils.encode.encoder import Encoder
 from foils.encode.models import check_temperature_of
 from foils.encode.vectors import VectorStore
 from foils.runtime import seeds
-from foils.runtime.errors import InputError, check_names
+from foils.runtime.errors import check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
@@ -119,11 +120,10 @@ def source_eci(
         InputError: `hardest` below 1, or another margin or mean.
     """
     check_names("margin", [margin], MARGINS)
+    Option(least=1).check("hardest", hardest)
     if hardest is not None:
-        if hardest < 1:
-            raise InputError(f"hardest {hardest}; expected at least 1 negative per record")
         order = np.lexsort((-s_n, record))
-        order = order[np.arange(len(record)) - np.searchsorted(record, record) < hardest]
+        order = order[ranks_within(record) < hardest]
         record, s_n = record[order], s_n[order]
     records, start, counts = np.unique(record, return_index=True, return_counts=True)
     means = np.add.reduceat(s_n, start) / counts

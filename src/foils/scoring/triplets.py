@@ -20,16 +20,17 @@ import pyarrow as pa
 from foils.data.collection import Collection, DocumentTexts, PairIndex, Positives, Rows, pair_codes
 from foils.data.negatives import EQUAL, Negatives
 from foils.data.run import ranks_within
+from foils.data.training_rows import TextNumbers
 from foils.encode.vectors import text_keys
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
+from foils.runtime.options import Option
 
 CONTROL = "random control"
 REPEATED = "repeated text"
 NOT_IN_SPLIT = "query without a positive in the split"
 NO_NEGATIVE = "queries without a negative"
 MAX_SOURCES = 62  # with the control and random negatives the bits of a 64-bit number
-_SLICE = 50_000  # texts at once
 
 Marks = npt.NDArray[np.bool_]
 
@@ -182,75 +183,75 @@ def make_records(
     Raises:
         InputError: no source, a reserved or empty name, sources without any negative, or a sample below 1.
     """
-    if sample is not None and sample < 1:
-        raise InputError(f"sample {sample}; expected at least 1 record")
-    if not sources:
-        raise InputError("no source; give at least one source of negatives")
-    if len(sources) > MAX_SOURCES:
-        raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
-    bad = [name for name in sources if not name or name == CONTROL or "+" in name]
-    if bad:
-        raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
-    positives = collection.positives(split)
+    _check_sources(sources, sample)
+    positives = collection.positives(split)  # until the last line a record's number is its query's place here
     loaded = {name: _Loaded.of(negatives, collection, positives) for name, negatives in sources.items()}
-    chosen, considered = np.unique(np.concatenate([part.record for part in loaded.values()])), len(positives)
+
+    # 1. Records: those that published scores are of, and with `beside` those that are looked at besides.
+    sampled, considered = np.unique(np.concatenate([part.record for part in loaded.values()])), len(positives)
     if queries is not None and beside is None:
-        chosen, considered = chosen[np.isin(positives.query_rows[chosen], queries)], len(queries)
+        sampled, considered = sampled[np.isin(positives.query_rows[sampled], queries)], len(queries)
     if sample is not None:
-        rng, considered = np.random.default_rng([seed, seeds.RECORDS]), min(sample, len(chosen))
-        common = reduce(np.intersect1d, (part.record for part in loaded.values()), chosen)  # drawn before the others
-        drawn = rng.choice(common, min(considered, len(common)), replace=False)
-        others = rng.choice(np.setdiff1d(chosen, common), considered - len(drawn), replace=False)
-        chosen = np.sort(np.concatenate([drawn, others]))
-    sampled = chosen
+        considered = min(sample, len(sampled))
+        sampled = _sample(sampled, [part.record for part in loaded.values()], considered, seed)
+    chosen = sampled
     if beside is not None and queries is not None:
         also = np.flatnonzero(np.isin(positives.query_rows, queries))
-        more = {name: _Loaded.of(table, collection, positives).of_records(also) for name, table in beside.items()}
-        loaded |= more
         chosen = np.union1d(sampled, also)
+        for name, negatives in beside.items():
+            loaded[name] = _Loaded.of(negatives, collection, positives).of_records(also)
     loaded = {name: part.of_records(chosen) for name, part in loaded.items()}
+
+    # 2. Texts get numbers: labelled positives of any split, and negatives.
     rows = positives.query_rows[chosen]
     known_record, known_rows = collection.known_positives.pairs_of(rows)
     known_texts = DocumentTexts(collection, known_rows)
     pool = _Pool(collection, [known_texts, *(part.texts for part in loaded.values())])
     labelled = PairIndex(chosen[known_record], pool.index_of(known_texts))
-    counted = np.zeros(len(positives), bool)
-    counted[sampled] = True
+    positive_record, positive_rows = positives.pairs_of(rows)
+    positive_record = chosen[positive_record]
+    positive_texts = pool.index_of(DocumentTexts(collection, positive_rows))
+
+    # 3. Each source's distinct negatives that equal no labelled positive.
+    counted = np.isin(np.arange(len(positives)), sampled)
     triplets = {
         name: part.distinct(pool.index_of(part.texts), labelled, counted, considered) for name, part in loaded.items()
     }
     dropped = {name: {why: n for why, n in loaded[name].dropped.items() if n} for name in sources}
-    has = {name: np.flatnonzero(counted[record]) for name, (record, _) in triplets.items() if name in sources}
-    empty = [name for name, kept in has.items() if not len(kept)]
+    scored = []
+    for name in sources:
+        record, document = triplets[name]
+        scored.append((record[counted[record]], document[counted[record]]))
+    empty = [name for name, (record, _) in zip(sources, scored, strict=True) if not len(record)]
     if empty and (queries is None or beside is not None):
         listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
         raise InputError(
             f"no negative left for the split {split!r} in {listed}; "
             "check that each source was made for this collection and split"
         )
-    positive_record, positive_rows = positives.pairs_of(rows)
-    positive_record, positive_texts = chosen[positive_record], pool.index_of(DocumentTexts(collection, positive_rows))
-    scored = [(triplets[name][0][kept], triplets[name][1][kept]) for name, kept in has.items()]
     sampled = np.unique(np.concatenate([record for record, _ in scored]))
     if control:
         first = positive_texts[np.searchsorted(positive_record, sampled)]
         corpus = np.unique(np.concatenate([first, *(document for _, document in scored)]))
         rng = np.random.default_rng([seed, seeds.CONTROL])
         triplets[CONTROL] = _draw_control(scored, corpus, labelled, rng)
-    # One row for each distinct (record, document), with bit s where source s has it.
+
+    # 4. One row for each distinct (record, document), with bit s where source s has it.
     record, document = (np.concatenate(column) for column in zip(*triplets.values(), strict=True))
-    bits = np.repeat(1 << np.arange(len(triplets)), [len(of) for of, _ in triplets.values()])
+    bits = np.repeat(1 << np.arange(len(triplets)), [len(of_source) for of_source, _ in triplets.values()])
     codes, at, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
-    record, document, members = record[at], document[at], np.zeros(len(codes), np.int64)
+    members = np.zeros(len(codes), np.int64)
     np.bitwise_or.at(members, inverse, bits)
+    first_positives = np.full(len(positives), -1, np.int64)
+    first_positives[positive_record[::-1]] = positive_texts[::-1]  # of several the first is written last
     every = Records(
         collection=collection,
         queries=positives.query_rows,
-        positives=_firsts(positive_record, positive_texts, len(positives)),
+        positives=first_positives,
         all_positives=positive_texts,
         positive_record=positive_record,
-        record=record,
-        document=document,
+        record=record[at],
+        document=document[at],
         members=members,
         texts=pool.texts,
         names=tuple(triplets),
@@ -261,11 +262,24 @@ def make_records(
     return every.part(chosen, [*sources, *(beside or {}), *[CONTROL] * control])[0]
 
 
-def _firsts(record: Rows, text: Rows, count: int) -> Rows:
-    """(count,) the first text of each record, −1 where there is none; records ascend."""
-    firsts = np.full(count, -1, np.int64)
-    firsts[record[::-1]] = text[::-1]
-    return firsts
+def _check_sources(sources: Mapping[str, Negatives], sample: int | None) -> None:
+    Option(least=1).check("sample", sample)
+    if not sources:
+        raise InputError("no source; give at least one source of negatives")
+    if len(sources) > MAX_SOURCES:
+        raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
+    bad = [name for name in sources if not name or name == CONTROL or "+" in name]
+    if bad:
+        raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
+
+
+def _sample(records: Rows, of_sources: Sequence[Rows], count: int, seed: int) -> Rows:
+    """Draw so many records, ascending: those that every source has a negative for before the others."""
+    rng = np.random.default_rng([seed, seeds.RECORDS])
+    common = reduce(np.intersect1d, of_sources, records)
+    drawn = rng.choice(common, min(count, len(common)), replace=False)
+    others = rng.choice(np.setdiff1d(records, common), count - len(drawn), replace=False)
+    return np.sort(np.concatenate([drawn, others]))
 
 
 def left_out(dropped: Mapping[str, int]) -> str:
@@ -331,32 +345,21 @@ class _Pool:
     """
 
     def __init__(self, collection: Collection, parts: Sequence[DocumentTexts]) -> None:
-        rows = [np.asarray(part.rows) for part in parts]
-        self._rows = np.unique(np.concatenate([each[each >= 0] for each in rows]))
-        brought_along = sorted({text for part in parts for text in _brought(part)})
-        slices = [self._rows[at : at + _SLICE] for at in range(0, len(self._rows), _SLICE)]
-        every = np.concatenate(
-            [*(text_keys(collection.document_texts(each), "") for each in slices), text_keys(brought_along, "")]
-        )
-        _, first, inverse = np.unique(every, axis=0, return_index=True, return_inverse=True)
-        number = np.argsort(np.argsort(first))[inverse.ravel()]  # by row, then by text
-        kept = np.sort(first)
-        stored, brought = kept[kept < len(self._rows)], kept[kept >= len(self._rows)] - len(self._rows)
-        self.texts = DocumentTexts(
-            collection,
-            np.concatenate([self._rows[stored], -1 - np.arange(len(brought))]),
-            pa.array([brought_along[index] for index in brought], pa.large_string()),
-        )
-        self._of_row = number[: len(self._rows)]
-        self._of_brought = dict(zip(brought_along, number[len(self._rows) :].tolist(), strict=True))
+        every = np.unique(np.concatenate([np.asarray(part.rows) for part in parts]))
+        self._rows = every[every >= 0]
+        brought = sorted({text for part in parts for text in _brought(part)})
+        self._place = {text: len(self._rows) + at for at, text in enumerate(brought)}
+        rows = np.concatenate([self._rows, -1 - np.arange(len(brought))])
+        texts = DocumentTexts(collection, rows, pa.array(brought, pa.large_string()))
+        self._numbers = TextNumbers(np.arange(len(rows)), texts.take).numbers
+        self.texts = texts.select(np.unique(self._numbers, return_index=True)[1])
 
     def index_of(self, part: DocumentTexts) -> Rows:
         """Return the number of each of these texts, (n,)."""
         rows = np.asarray(part.rows)
-        numbers, stored = np.empty(len(rows), np.int64), rows >= 0
-        numbers[stored] = self._of_row[np.searchsorted(self._rows, rows[stored])]
-        numbers[~stored] = [self._of_brought[text] for text in _brought(part)]
-        return numbers
+        places = np.searchsorted(self._rows, rows)
+        places[rows < 0] = [self._place[text] for text in _brought(part)]
+        return self._numbers[places]
 
 
 def _brought(part: DocumentTexts) -> list[str]:

@@ -227,8 +227,7 @@ def kept_count(dimension: int, share: float) -> int:
     Raises:
         InputError: a share outside (0, 1].
     """
-    if not 0 < share <= 1:
-        raise InputError(f"retained share {share}; expected above 0, at most 1")
+    Option(above=0, most=1).check("share", share)
     return max(1, int(np.floor(share * dimension + 0.5)))
 
 

@@ -27,6 +27,7 @@ from foils.encode.opening import EncoderLike
 from foils.mining.retrievers import BM25Retriever
 from foils.pages import shortened
 from foils.runtime.errors import InputError, require
+from foils.runtime.options import Option
 from foils.runtime.results import Result, Table, counted, number
 
 SHOWN = 60  # characters of a document in a table
@@ -140,8 +141,7 @@ class Retriever:
         asked = [queries] if isinstance(queries, str) else list(queries)
         if empty := [number for number, query in enumerate(asked) if not str(query).strip()]:
             raise InputError(f"queries without text: {', '.join(map(str, empty))} (counted from 0)")
-        if k < 1:
-            raise InputError(f"k {k}; expected at least 1")
+        Option(least=1).check("k", k)
         depth = max(k, FUSED_DEPTH) if self.ranked_by == "both" else k
         lexical, dense = self._lexical(asked, depth), self._dense(asked, depth)
         found = [self.fusion.fuse(*lists)[:k] for lists in zip(lexical, dense, strict=True)]

@@ -32,6 +32,7 @@ from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import TREC
+from foils.runtime.options import Option
 from foils.runtime.results import Result, Table
 from foils.searching.dimensions import (
     FEEDBACK_DEPTH,
@@ -129,8 +130,8 @@ def check_search_depths(k: int, feedback_depth: int, second_pass: str = "index")
         InputError: a depth below 1.
     """
     check_names("second pass", [second_pass], SECOND_PASSES)
-    if min(k, feedback_depth) < 1:
-        raise InputError(f"expected depths of at least 1; found k={k}, feedback_depth={feedback_depth}")
+    Option(least=1).check("k", k)
+    Option(least=1).check("feedback_depth", feedback_depth)
 
 
 def rank_lists(

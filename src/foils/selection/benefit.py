@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
+from foils.data.run import grouped
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, Decision, decide
 from foils.deciding.benefit import HARM, learnabilities, seen_similarities
@@ -27,7 +28,7 @@ from foils.encode.opening import description
 from foils.encode.vectors import VectorStore
 from foils.mining.methods import fuse_sources
 from foils.runtime import progress
-from foils.runtime.errors import InputError
+from foils.runtime.options import Option
 from foils.runtime.results import Table, number
 from foils.scoring.information import repeats
 from foils.scoring.triplets import triplets_of_rows
@@ -128,8 +129,8 @@ def list_benefit(pull: Floats, gain: Floats) -> float:
 
 def mean_benefit(candidates: Candidates, places: Rows, queries: int) -> float:
     """Return the mean over queries of the benefit of the lists at these places, which are ascending."""
-    groups = np.split(places, np.flatnonzero(np.diff(candidates.record[places])) + 1)
-    return sum(list_benefit(candidates.pull[group], candidates.gain[group]) for group in groups) / max(queries, 1)
+    lists = [places[group] for group in grouped(candidates.record[places])]
+    return sum(list_benefit(candidates.pull[each], candidates.gain[each]) for each in lists) / max(queries, 1)
 
 
 def most_useful(candidates: Candidates, top: int) -> Rows:
@@ -204,8 +205,7 @@ def select_by_benefit(
     Raises:
         InputError: no negatives, fewer than two queries, labels that cannot be read, settings out of range.
     """
-    if top < 1:
-        raise InputError(f"top {top}; expected at least 1 negative per query")
+    Option(least=1).check("top", top)
     decision = decide(
         collection, sources, encoder, store, belief, split=split, temperature=temperature, seed=seed, records=None
     )

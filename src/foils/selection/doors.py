@@ -13,7 +13,7 @@ import pyarrow as pa
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
-from foils.data.tables import provenance
+from foils.data.tables import codes, provenance
 from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.methods import fuse_sources
@@ -108,11 +108,13 @@ RULES: dict[str, Callable[..., Selection]] = {
 
 def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negatives:
     """Return the table with what a rule says of the rows that it was shown."""
-    weight, tier, reasons = np.zeros(len(negatives)), *np.full((2, len(negatives)), None, object)
-    weight[shown], tier[shown], reasons[shown] = selection.weight, selection.tier, selection.reason
-    marked = negatives.reject(np.zeros(len(negatives), bool), "")
-    for reason in sorted({why for why in selection.reason if why is not None}):
-        marked = marked.reject(np.array([why == reason for why in reasons], bool), reason)
+    weight, tier = np.zeros(len(negatives)), np.full(len(negatives), None, object)
+    weight[shown], tier[shown] = selection.weight, selection.tier
+    marked = negatives.reject(np.zeros(len(negatives), bool), "")  # with keep and reason, where it has none
+    for reason in sorted({*selection.reason} - {None}):
+        rejected = np.zeros(len(negatives), bool)
+        rejected[shown[selection.reason == reason]] = True
+        marked = marked.reject(rejected, reason)
     return marked.with_columns({"weight": weight, "tier": pa.array(tier.tolist(), pa.string())})
 
 
@@ -195,8 +197,7 @@ def select(
     negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)
     drawing = {"rng": np.random.default_rng(seed)} if "rng" in known else {}
     part = negatives.table.take(pa.array(shown))
-    query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
-    rows = RatedRows(query, **rated_columns(part, "gap", "elo", "preference"))
+    rows = RatedRows(codes(part["query_id"]), **rated_columns(part, "gap", "elo", "preference"))
     selection = RULES[by](rows, **chosen, **drawing)
     return Selected.of(
         _marked(negatives, shown, selection),

@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.ndimage import gaussian_filter1d
 
+from foils.data.run import ranks_within
 from foils.runtime.errors import InputError, check_names
+from foils.runtime.options import Option
 from foils.statistics.elo_scale import information as information
 
 Floats = npt.NDArray[np.float64]
@@ -220,8 +222,7 @@ def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
     Raises:
         InputError: a negative margin, or a positive that is rated below 0 on the Elo scale.
     """
-    if margin < 0:
-        raise InputError(f"margin {margin}; expected at least 0")
+    Option(least=0).check("margin", margin)
     positive = rows.elo + rows.gap
     if (positive < 0).any():
         raise InputError("a positive is rated below 0; this rule needs ratings on the Elo scale, around 1500")
@@ -240,8 +241,7 @@ def denoise(rows: RatedRows, *, confidence: float = 0.75) -> Selection:
     Raises:
         InputError: a confidence outside [0, 1], or no row has a preference.
     """
-    if not 0 <= confidence <= 1:
-        raise InputError(f"confidence {confidence}; expected in [0, 1]")
+    Option(least=0, most=1).check("confidence", confidence)
     if len(rows) and not np.isfinite(rows.preference).any():
         raise InputError("no row has the judge's own preference; rate with --validate all")
     rejections = {NOT_ASKED: np.isnan(rows.preference), NOT_BETTER: rows.preference < confidence}
@@ -388,17 +388,15 @@ def simans(
 
     Source: SimANS (Zhou et al. 2022) on ratings, ANMI 2.0 section 1.4, method 5.
     """
-    if sharpness < 0 or per_query < 1:
-        raise InputError(f"sharpness {sharpness}, {per_query} per query; expected at least 0 and at least 1")
+    Option(least=0).check("sharpness", sharpness)
+    Option(least=1).check("per_query", per_query)
     target = target if rate is None else adapted_gap(rate)
     noise = (rng or np.random.default_rng(0)).gumbel(size=len(rows))
     keys = -sharpness * (target - rows.gap) ** 2 + noise
     keys = np.where(rows.gap >= BOUNDS[0], keys, -np.inf)
     order = np.lexsort((-keys, rows.query))
-    ordered = rows.query[order]
-    place = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
     drawn = np.zeros(len(rows), bool)
-    drawn[order] = place < per_query
+    drawn[order] = ranks_within(rows.query[order]) < per_query
     return select(
         rows, {DANGER: rows.gap < BOUNDS[0], NOT_DRAWN: ~drawn}, 1.0, tier_names(rows.gap), {"target": target}
     )
@@ -468,8 +466,7 @@ def optimal(rows: RatedRows, *, rate: float = 0.15, spread: float = 120.0, damag
 
     Source: ANMI 2.0 Theorem 12.
     """
-    if damage < 0:
-        raise InputError(f"damage {damage}; expected at least 0")
+    Option(least=0).check("damage", damage)
     risk = two_group_risk(rows.gap[rows.rated], rate=rate, spread=spread)
     best = optimal_gap(risk, damage=damage)
     peak = float((information(np.array([best])) - damage * risk(np.array([best])))[0])
@@ -494,10 +491,9 @@ def adapted_gap(rate: float, *, relative_sd: float = 1.0, domain: float = 1.0) -
 
     Source: ANMI 2.0 section 8.3, "principled adaptation".
     """
-    if not (0 <= rate <= 1 and relative_sd > 0 and 0.8 <= domain <= 1.2):
-        raise InputError(
-            f"rate {rate}, relative_sd {relative_sd}, domain {domain}; expected in [0, 1], above 0, in [0.8, 1.2]"
-        )
+    Option(least=0, most=1).check("rate", rate)
+    Option(above=0).check("relative_sd", relative_sd)
+    Option(least=0.8, most=1.2).check("domain", domain)
     return 200 * (1 + 2 * rate) * relative_sd * domain
 
 
@@ -510,8 +506,7 @@ _HISTORY = 1000
 
 def stage_of(epoch: int) -> tuple[float, float]:
     """Return (least gap, α) of an epoch, counted from 1 (Table 3)."""
-    if epoch < 1:
-        raise InputError(f"epoch {epoch}; epochs are counted from 1")
+    Option(least=1).check("epoch", epoch)
     _, gap, alpha = [stage for stage in SCHEDULE if stage[0] <= epoch][-1]
     return gap, alpha
 
@@ -579,11 +574,9 @@ class LearningProgress:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        if self.tiers < 2 or self.rate <= 0 or not 0 <= self.exploration <= 1:
-            raise InputError(
-                f"tiers {self.tiers}, rate {self.rate}, exploration {self.exploration}; "
-                "expected at least 2, above 0, in [0, 1]"
-            )
+        Option(least=2).check("tiers", self.tiers)
+        Option(above=0).check("rate", self.rate)
+        Option(least=0, most=1).check("exploration", self.exploration)
         if not self.log_weights:
             object.__setattr__(self, "log_weights", (0.0,) * self.tiers)
 

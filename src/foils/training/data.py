@@ -576,16 +576,14 @@ def _ratings(collection: Collection, rows: Rows, table: RatedRows, elo: Floats) 
     Returns:
         the ratings, and the standard deviation of the table's.
     """
-    query, document = table.query, table.document
+    known_positives = collection.known_positives
     with_gap = np.flatnonzero(np.isfinite(elo) & np.isfinite(table.gap))
-    rated_query, first = np.unique(query[with_gap], return_index=True)
-    labelled, positive = collection.known_positives.pairs()
-    labelled, at, counts = np.unique(labelled, return_index=True, return_counts=True)
-    single = np.isin(rated_query, labelled[counts == 1])
-    rated_query, first = rated_query[single], with_gap[first[single]]
-    query = np.concatenate([query, rated_query])
-    document = np.concatenate([document, positive[at[np.searchsorted(labelled, rated_query)]]])
-    elo = np.concatenate([elo, (elo + table.gap)[first]])
+    with_gap = with_gap[np.unique(table.query[with_gap], return_index=True)[1]]  # one row of each query
+    with_gap = with_gap[known_positives.counts_of(table.query[with_gap]) == 1]
+    of_gap = table.query[with_gap]
+    query = np.append(table.query, of_gap)
+    document = np.append(table.document, known_positives.first[known_positives.places(of_gap)])
+    elo = np.append(elo, elo[with_gap] + table.gap[with_gap])
     rated = np.isfinite(elo)
     if not rated.any():
         return np.full((len(rows), rows.shape[1] - 1), np.nan), 1.0

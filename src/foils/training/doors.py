@@ -90,6 +90,25 @@ def check_batches(method: MethodSettings, batches: str) -> None:
         )
 
 
+def _beside_pairs(rows: int, steps: int, pairs: int, of_pairs: TrainSettings) -> list[str]:
+    """Say where training on the pairs alone, by these settings, would have other steps; refuse too few rows.
+
+    Raises:
+        InputError: the rows do not fill a batch that the pairs would fill.
+    """
+    if rows < of_pairs.batch_size <= pairs:
+        raise InputError(
+            f"{rows:,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
+            f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils describe "
+            "counts them), or train without the table, on in-batch negatives alone"
+        )
+    alone = of_pairs.steps_of(pairs)
+    if alone == steps:
+        return []
+    advice = f"to compare, train both for {counted(steps, 'steps')} (--steps)"
+    return [f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}"]
+
+
 @door(
     needs={
         "similarity": {"reranker": False, "why": "which has no vectors"},
@@ -200,18 +219,8 @@ def train(
             share = f"{length.cut:.1%} of their tokens"
             remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
     if negatives and not (reranker or method.also):
-        steps, pairs = settings.steps_of(count), data.counts["pairs"]
-        of_pairs = settings_for(pairs)
-        if len(data) < of_pairs.batch_size <= pairs:
-            raise InputError(
-                f"{len(data):,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
-                f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils describe "
-                "counts them), or train without the table, on in-batch negatives alone"
-            )
-        alone = of_pairs.steps_of(pairs)
-        if alone != steps:
-            advice = f"to compare, train both for {counted(steps, 'steps')} (--steps)"
-            remarks.append(f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}")
+        pairs = data.counts["pairs"]
+        remarks += _beside_pairs(len(data), settings.steps_of(count), pairs, settings_for(pairs))
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or type(model).__name__)
     described = {

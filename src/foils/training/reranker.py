@@ -372,20 +372,21 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         log.warning("%d of %d lists have fewer than two rated documents, and are left out", (~rows).sum(), len(rows))
         there &= rows[:, None]
     queries, documents, lengths = data.rows[rows, 0], data.rows[:, 1:][there], there.sum(1)[rows]
-    weights = np.exp(data.facts.own_log_weights())
-    facts = np.stack([target, weights, np.insert(gaps, 0, np.nan, 1)] if ours else [target], 1)
+    facts = [target]  # of each document, (N, 1 + k) each
+    if ours:
+        facts += [np.exp(data.facts.own_log_weights()), np.insert(gaps, 0, np.nan, 1)]
     columns: dict[str, Any]
     if loss.pointwise:
         query = np.repeat(queries, lengths)  # a negative stands once, however many positives its query has
         first = np.sort(np.unique(np.stack([query, documents]), axis=1, return_index=True)[1])
-        of_pairs = facts.swapaxes(1, 2)[there][first]
-        columns = {"query": query[first], "document": documents[first], "label": of_pairs[:, 0]}
-        values, lengths = of_pairs.ravel(), np.ones(len(first), np.int64)
+        values = np.stack([each[there][first] for each in facts], axis=1)  # (pairs, facts)
+        columns = {"query": query[first], "document": documents[first], "label": values[:, 0]}
+        lengths = np.ones(len(first), np.int64)
     else:
+        values = np.stack(facts, axis=1)[np.repeat(there[:, None], len(facts), axis=1)]  # list by list, fact by fact
         columns = {"query": queries, "documents": _lists(documents, lengths), "label": _lists(target[there], lengths)}
-        values = facts[np.repeat(there[:, None], facts.shape[1], 1)]
     if ours:
-        columns["label"] = _lists(_lists(values, np.repeat(lengths, 3)), np.full(len(lengths), 3))
+        columns["label"] = _lists(_lists(values.ravel(), np.repeat(lengths, 3)), np.full(len(lengths), 3))
     texts = replace(data.texts, documents=frozenset({"document", "documents"}))
     return datasets.Dataset(pa.table(columns)).with_transform(texts)
 
