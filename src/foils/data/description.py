@@ -183,9 +183,10 @@ def _lengths(table: pa.Table) -> tuple[tuple[int, int, int], int]:
     """The words of texts with their titles: median, 95 of 100 have at most, most; and how many texts another equals."""
     columns = table.select([name for name in ("title", "text") if name in table.column_names])
     rows = (row for batch in pieces(columns.to_batches()) for row in batch.to_pylist())
-    texts = (" ".join(filter(None, row.values())) for row in rows)
-    facts = ((len(text.split()), hash_of(text)) for text in texts)
-    words, hashes = np.fromiter(facts, np.dtype("i8, u8"), len(table)).view((np.uint64, 2)).T
+    words, hashes = np.empty(len(table), np.int64), np.empty(len(table), np.uint64)
+    for at, row in enumerate(rows):
+        text = " ".join(filter(None, row.values()))
+        words[at], hashes[at] = len(text.split()), hash_of(text)
     lengths = int(np.median(words)), int(np.percentile(words, 95)), int(words.max())
     return lengths, len(table) - len(np.unique(hashes))
 

@@ -261,16 +261,17 @@ class Labels(Result):
         """
         judges = self.table["judge"].to_pylist()
         counted = [not is_program(name) if judge is None else name == judge for name in judges]
-        at, balance = _balance(self.table, np.array(counted, bool))  # what is known of a pair stands in its first row
-        relevant = np.where(balance > 0, 1.0, np.where(balance < 0, 0.0, np.nan))
+        first, balance = _balance(self.table, np.array(counted, bool))  # what is known of a pair is in its first row
+        relevant = np.select([balance > 0, balance < 0], [1.0, 0.0], np.nan)
+        given = self.table["probability"].fill_null(np.nan).to_numpy()
+        has_one = np.isfinite(given)
         drawn = np.full(len(self), np.nan)
-        probabilities = self.table["probability"].fill_null(np.nan).to_numpy()
-        drawn[at[np.isfinite(probabilities)]] = probabilities[np.isfinite(probabilities)]
+        drawn[first[has_one]] = given[has_one]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
         probability = np.where(judged, drawn * judged.sum() / max(int(np.isfinite(drawn).sum()), 1), np.nan)
         rows = pair_rows(pairs.table if isinstance(pairs, Negatives) else pairs, self.table)
-        place = np.where(rows >= 0, np.append(at, -1)[rows], -1)
-        return tuple(np.append(each, np.nan)[place] for each in (relevant, probability))  # type: ignore[return-value]
+        place = np.where(rows >= 0, np.append(first, -1)[rows], -1)
+        return np.append(relevant, np.nan)[place], np.append(probability, np.nan)[place]
 
     def tables(self) -> list[Table]:
         """Return how many pairs each judge judged, and how many are relevant."""

@@ -166,10 +166,12 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
 
 
 def _token_keys(queries: Rows, texts: DocumentTexts) -> npt.NDArray[np.uint64]:
-    parts = (slice(start, start + MOST) for start in range(0, len(queries), MOST))
-    rows = ((query, text) for part in parts for query, text in zip(queries[part].tolist(), texts[part], strict=True))
-    keys = (hash_of("\x1f".join([str(query), *comparable(text)])) for query, text in rows)
-    return np.fromiter(keys, np.uint64, len(queries))
+    keys = np.empty(len(queries), np.uint64)
+    for start in range(0, len(queries), MOST):
+        part = slice(start, start + MOST)
+        pairs = zip(queries[part].tolist(), texts[part], strict=True)
+        keys[part] = [hash_of("\x1f".join([str(query), *comparable(text)])) for query, text in pairs]
+    return keys
 
 
 def _imported(file: str, collection: Collection, **left_out: int) -> Provenance:
@@ -200,15 +202,7 @@ def _read(source: Any, name: str, collection: Collection) -> Negatives:
     """
     form = table_form(source) if isinstance(source, Path) else ".parquet"
     if not form:  # what is no table by its name or first byte has to be a TREC run
-        table = Run.read(source).table
-        if not len(table):
-            raise FormatError("the file is empty; a source is a Parquet table, a TREC run, or records", source)
-        every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
-        queries, documents = every.rows_in(collection)
-        positive = collection.known_positives.contain(queries, documents)
-        kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
-        origin = _imported(str(source), collection, positives=int(positive.sum()))
-        return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), origin)
+        return _read_run(source, name, collection)
     parts = parts_of(source)
     first = next(iter(parts.values()))
     columns = {role: column for role, column in collection.columns.items() if column}
@@ -228,6 +222,19 @@ def _read(source: Any, name: str, collection: Collection) -> Negatives:
                 complaints.add(str(error), line)
         complaints.raise_if_any()
     return rows.negatives(name, str(first.files[0]) if first.files else "table")
+
+
+def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
+    """Return the documents of a TREC run that are not labelled relevant, ranked anew."""
+    table = Run.read(path).table
+    if not len(table):
+        raise FormatError("the file is empty; a source is a Parquet table, a TREC run, or records", path)
+    every = Negatives(negatives_table(table["query_id"], table["doc_id"], name, table["rank"], table["score"]))
+    queries, documents = every.rows_in(collection)
+    positive = collection.known_positives.contain(queries, documents)
+    kept, ranks = every.table.filter(pa.array(~positive)), ranks_within(queries[~positive])
+    origin = _imported(str(path), collection, positives=int(positive.sum()))
+    return Negatives(kept.set_column(kept.column_names.index("rank"), "rank", pa.array(ranks)), origin)
 
 
 A_SOURCE = (

@@ -443,13 +443,7 @@ def score_sources(
     random = next((score for score in scored if score.name == CONTROL), None)
     ranked = [score for score in scored if score is not random]
     if random is not None and random.eci_sem > 0:
-        for at, score in enumerate(ranked):
-            ratio = score.eci_sem / random.eci_sem
-            both = (resampled.get(name, Resampled()).scores for name in (score.name, CONTROL))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                low, high = interval(np.divide(*both), CONFIDENCE)
-            ratios: dict[str, Any] = {"control_ratio": ratio, "control_ratio_low": low, "control_ratio_high": high}
-            ranked[at] = replace(score, **ratios, easy=(ratio if math.isnan(high) else high) >= CLEARLY)
+        ranked = [_beside_control(score, random, resampled) for score in ranked]
     easy = {score.name for score in ranked if score.easy}
     bits = {target.name: target.bits for target in targets}
     ranked = [replace(score, easy=any(bits[name] & bits[score.name] for name in easy)) for score in ranked]
@@ -462,3 +456,13 @@ def score_sources(
         collection={"name": collection.name, "digest": collection.digest},
         measured=measured,
     )
+
+
+def _beside_control(score: SourceScore, control: SourceScore, resampled: Mapping[str, Resampled]) -> SourceScore:
+    """Return a source's score with its ratio to the control's, and whether it is easy: it may reach `CLEARLY` of it."""
+    ratio = score.eci_sem / control.eci_sem
+    own, of_control = (resampled.get(name, Resampled()).scores for name in (score.name, control.name))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low, high = interval(np.divide(own, of_control), CONFIDENCE)
+    most = ratio if math.isnan(high) else high
+    return replace(score, control_ratio=ratio, control_ratio_low=low, control_ratio_high=high, easy=most >= CLEARLY)

@@ -396,12 +396,10 @@ def _draw_control(
 def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
     """Return for each row of a table the triplet of the records with its query and text, −1 where there is none."""
     queries, texts = negatives.texts_in(records.collection)
-    pool, keys = (text_keys(each[0 : len(each)], "") for each in (records.texts, texts))
-    _, inverse = np.unique(np.concatenate([pool, keys]), axis=0, return_inverse=True)
-    numbers = np.full(int(inverse.max()) + 1, -1, np.int64)
-    numbers[inverse.ravel()[: len(pool)]] = np.arange(len(pool))
-    document = numbers[inverse.ravel()[len(pool) :]]
-    row_of = np.full(len(records.collection.queries), -1, np.int64)
-    row_of[records.queries] = np.arange(len(records))
-    place = PairIndex(records.record, records.document).places(row_of[queries], document)
-    return np.where((row_of[queries] >= 0) & (document >= 0) & negatives.keep, place, -1)
+    pool = {key.tobytes(): number for number, key in enumerate(text_keys(records.texts[:], ""))}
+    document = np.array([pool.get(key.tobytes(), -1) for key in text_keys(texts[:], "")], np.int64)
+    record_of = np.full(len(records.collection.queries), -1, np.int64)
+    record_of[records.queries] = np.arange(len(records))
+    record = record_of[queries]
+    place = PairIndex(records.record, records.document).places(record, document)
+    return np.where((record >= 0) & (document >= 0) & negatives.keep, place, -1)

@@ -379,8 +379,8 @@ def sharpened_queries(
         elif settings.method == "dime":
             mask = keep_share(dime_importance(asked, suns), settings.share)
         else:
-            taken = [moon_rows(len(of), settings.k_minus, pool=settings.moon_pool, rng=rng) for of in lists]
-            moons = _mean(_gathered(documents, [of[last] for of, last in zip(lists, taken, strict=True)]))
+            last = [of[moon_rows(len(of), settings.k_minus, pool=settings.moon_pool, rng=rng)] for of in lists]
+            moons = _mean(_gathered(documents, last))
             importance = eclipse_importance(asked, suns, moons, alpha=settings.alpha, beta=settings.beta)
             mask = keep_share(importance, settings.share)
         made.masks[rows], made.queries[rows] = mask, np.where(mask, asked, asked.dtype.type(0))
