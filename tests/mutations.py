@@ -39,7 +39,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("selection/rules.py", "WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)", "WEIGHTS = (0.0, 0.5, 1.0, 0.8, 0.3)", "selection"),
     ("training/objectives.py", "        logits = logits + log_weights\n    return", "        pass\n    return",
      "training"),
-    ("training/objectives.py", "(own + margin)[:, None]", "(own - margin)[:, None]", "training"),
+    ("training/objectives.py", "(of_positives + margin)[:, None]", "(of_positives - margin)[:, None]", "training"),
     ("searching/dimensions.py", "np.floor(share * dimension + 0.5)", "np.floor(share * dimension)", "searching"),
     ("statistics/significance.py", "np.maximum.accumulate(stepped)", "stepped", "statistics"),
     # The orchestration: verdicts, choices and what becomes of rows.

@@ -315,8 +315,8 @@ def known_conflicts(collection: Collection, query_rows: Rows, doc_rows: Rows) ->
 
 def no_conflicts(rows: int) -> Conflicts:
     """Return the conflicts of `rows` rows whose queries and documents are all different: none."""
-    own, start = np.arange(rows, dtype=np.int32), np.arange(rows + 1, dtype=np.int64)
-    return Conflicts(query=own, document=own, relevant_start=start, relevant=own, asking_start=start, asking=own)
+    each, start = np.arange(rows, dtype=np.int32), np.arange(rows + 1, dtype=np.int64)
+    return Conflicts(query=each, document=each, relevant_start=start, relevant=each, asking_start=start, asking=each)
 
 
 def _codes(names: Sequence[Hashable]) -> tuple[Codes, dict[Hashable, int]]:

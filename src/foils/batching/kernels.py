@@ -117,9 +117,9 @@ def deal(line: Any, batch_size: int, state: Any, order: Any) -> None:
 def relevant_to(row: int, other: int, known: Any) -> bool:
     """Say whether `other`'s document is a known positive of `row`'s query (a binary search)."""
     query, document, start, relevant = known[0], known[1], known[2], known[3]
-    own = relevant[start[query[row]] : start[query[row] + 1]]
-    at = np.searchsorted(own, document[other])
-    return bool(at < own.size and own[at] == document[other])
+    answers = relevant[start[query[row]] : start[query[row] + 1]]
+    at = np.searchsorted(answers, document[other])
+    return bool(at < answers.size and answers[at] == document[other])
 
 
 @compiled

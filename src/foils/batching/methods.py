@@ -238,9 +238,9 @@ def proximity_graph(
 
 def _others(nearby: Rows, rows: Rows) -> Rows:
     """Leave each row itself, or else the last, out of those near it: (m, k) → (m, k − 1)."""
-    own = nearby == rows[:, None]
-    own[~own.any(axis=1), -1] = True
-    return np.asarray(nearby[~own].reshape(rows.size, -1))
+    itself = nearby == rows[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    return np.asarray(nearby[~itself].reshape(rows.size, -1))
 
 
 def b3_batches(

@@ -130,13 +130,13 @@ class BatchHook:
         """Tell the sampler its epoch, which does not reach it through every wrapper of data loaders."""
         self.sampler.set_epoch(math.floor((state.epoch or 0) + 1e-6))
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Find the sampler of the training set, from under accelerate's wrappers.
 
         Raises:
             InputError: the batches do not come from a sampler of this kind, or come from several.
         """
-        sampler = getattr(given["train_dataloader"], "batch_sampler", None)
+        sampler = getattr(more["train_dataloader"], "batch_sampler", None)
         while sampler is not None and not isinstance(sampler, self.made):
             sampler = getattr(sampler, "batch_sampler", None)
         if sampler is None:
@@ -152,10 +152,10 @@ class HookEvents(TrainerCallback):  # type: ignore[misc]
     Every trainer that is made has one, which does nothing for trainers whose batches are filled otherwise.
     """
 
-    def _tell(self, event: str, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def _tell(self, event: str, args: Any, state: Any, control: Any, **more: Any) -> None:
         hook = getattr(args, "batch_sampler", None)
         if isinstance(hook, BatchHook) and hasattr(hook, event):
-            getattr(hook, event)(args, state, control, **given)
+            getattr(hook, event)(args, state, control, **more)
 
     on_init_end = partialmethod(_tell, "on_init_end")
     on_train_begin = partialmethod(_tell, "on_train_begin")
@@ -415,20 +415,20 @@ class BatchPlanner(BatchHook):
             InputError: vectors are needed, and there are none.
         """
 
-        def built(batch_size: int, rng: np.random.Generator, of: Rows | None = None) -> Batches:
+        def built(batch_size: int, rng: np.random.Generator, some: Rows | None = None) -> Batches:
             """Batches over all rows or, by their places, over some of them."""
-            kind, known = self.kind(epoch), conflicts if conflicts is None or of is None else conflicts.of(of)
+            kind, known = self.kind(epoch), conflicts if conflicts is None or some is None else conflicts.of(some)
             options: dict[str, Any] = {"batch_size": batch_size, "rng": rng, "conflicts": known}
             if kind == "none":
-                return random_order(rows if of is None else of.size, **options)
+                return random_order(rows if some is None else some.size, **options)
             if kind == "teacher":
                 numbers = self.communities(self.teacher or vectors) if communities is None else communities
-                return joined(grouped(numbers if of is None else numbers[of]), **options)
+                return joined(grouped(numbers if some is None else numbers[some]), **options)
             settings = dict(self.settings)
             if self.anneal:
                 alpha = settings.get("alpha", self.method.settings["alpha"])
                 settings["alpha"] = alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)
-            queries, documents = (each if of is None else each[of] for each in vectors or ())
+            queries, documents = (each if some is None else each[some] for each in vectors or ())
             return self.method.build(queries, documents, **options, **settings)
 
         if self.sources is None:
@@ -436,19 +436,19 @@ class BatchPlanner(BatchHook):
         rows_of = grouped(self.sources)
         parts = parts_of(batch_size, len(rows_of))
         apart = [
-            (of, built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of))
-            for k, of in enumerate(rows_of)
+            (some, built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), some))
+            for k, some in enumerate(rows_of)
         ]
         return mixed_batches(apart, parts=parts, rng=np.random.default_rng([seed, epoch]))
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Hand the model to the training set's sampler; on resuming, restore the saved order.
 
         Raises:
             InputError: the trainer trains another model than the planner was given.
         """
-        super().on_train_begin(args, state, control, **given)
-        model = given["model"]
+        super().on_train_begin(args, state, control, **more)
+        model = more["model"]
         if self.model is not None and type(model) is type(self.model) and model is not self.model:
             raise InputError("the trainer trains another model than batch_sampler was given; give both the same one")
         self.sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
@@ -458,12 +458,12 @@ class BatchPlanner(BatchHook):
             self.watch.start(model, self.sampler, split=bool(args.accelerator_config.split_batches))
             self._resumed_at = state.global_step
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Tell the sampler its epoch, and the watch where it begins."""
-        super().on_epoch_begin(args, state, control, **given)
+        super().on_epoch_begin(args, state, control, **more)
         if self.method.vectors == "cached":
             each = args.gradient_accumulation_steps
-            steps = max(1, -(-len(given["train_dataloader"]) // each))
+            steps = max(1, -(-len(more["train_dataloader"]) // each))
             self.watch.begin(self._resumed_at % steps * each)
             self._resumed_at = 0
 

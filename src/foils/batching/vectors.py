@@ -237,7 +237,7 @@ class ForwardWatch:
         self._handle: Any = None
 
     def start(self, model: Any, sampler: Any, *, split: bool) -> None:
-        """Watch a model for a sampler; `split`: of several processes each trains on its part of every batch."""
+        """Watch a model for a sampler; `split`: of several processes each trains on its part of a batch."""
         self.sampler, self.split = sampler, split
         self.stop()
         self._handle = model.register_forward_hook(self._keep)

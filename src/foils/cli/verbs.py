@@ -174,7 +174,7 @@ def is_wide(setting: Setting) -> bool:
 
 
 def help_text(setting: Setting) -> str:
-    """Return what the program says of an option: its help without what concerns Python alone, and its range."""
+    """Return the program's help of an option, without what concerns Python alone, and its range."""
     none = "none" if type(None) in setting.kinds and isinstance(setting.default, int) else ""  # as --max-length none
     bounds = ", or ".join(filter(None, [setting.option.range, none]))
     return " ".join(filter(None, [_OF_PYTHON.sub("", setting.help).strip(), f"Range: {bounds}." if bounds else ""]))

@@ -116,9 +116,9 @@ class Collection:
         Raises:
             InputError: no text at all, or judgements that name unknown ids.
         """
-        texts = {key: ("", of) if isinstance(of, str) else of for key, of in documents.items()}
+        texts = {key: ("", value) if isinstance(value, str) else value for key, value in documents.items()}
         judged = {
-            split: [judgement(query, *each) for query, of in queries_of.items() for each in of.items()]
+            split: [judgement(query, *each) for query, value in queries_of.items() for each in value.items()]
             for split, queries_of in qrels.items()
         }
         rows = row_sources(

@@ -263,10 +263,10 @@ class Labels(Result):
         counted = [not is_program(name) if judge is None else name == judge for name in judges]
         first, balance = _balance(self.table, np.array(counted, bool))  # what is known of a pair is in its first row
         relevant = np.select([balance > 0, balance < 0], [1.0, 0.0], np.nan)
-        given = self.table["probability"].fill_null(np.nan).to_numpy()
-        has_one = np.isfinite(given)
+        probabilities = self.table["probability"].fill_null(np.nan).to_numpy()
+        has_one = np.isfinite(probabilities)
         drawn = np.full(len(self), np.nan)
-        drawn[first[has_one]] = given[has_one]
+        drawn[first[has_one]] = probabilities[has_one]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
         probability = np.where(judged, drawn * judged.sum() / max(int(np.isfinite(drawn).sum()), 1), np.nan)
         rows = pair_rows(pairs.table if isinstance(pairs, Negatives) else pairs, self.table)

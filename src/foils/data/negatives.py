@@ -668,7 +668,7 @@ class Recapture:
 
     @classmethod
     def of_table(cls, negatives: Negatives) -> Recapture | None:
-        """Read it from a table; None also where rows were rejected since, for then it is that of other rows."""
+        """Read it from a table; None also where rows were rejected since: it is then that of other rows."""
         recapture = cls.of(negatives.provenance)
         return recapture if recapture is not None and recapture.kept == negatives.keep.sum() else None
 

@@ -253,7 +253,7 @@ def _text(value: Any) -> str:
 
 
 def _passage(value: Any) -> Passage | None:
-    """A text, or a dictionary with an id, a title, a text and perhaps a score; one of id and text at least."""
+    """A text, or a dictionary with an id, a title, a text and a score; one of id and text at least."""
     if isinstance(value, str) and value.isascii():
         return Passage(value.strip()) if value.strip() else None
     fields = value if isinstance(value, Mapping) else {"text": value}

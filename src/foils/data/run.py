@@ -213,7 +213,7 @@ def starts_of(queries: Rows) -> Rows:
 
 
 def grouped(values: Rows) -> list[Rows]:
-    """Return the places of each value together, ascending, of (n,) values; the smallest value's come first."""
+    """Return the places of each value together, ascending, of (n,) values, the smallest value's first."""
     order = np.argsort(values, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(values[order])) + 1)
 

@@ -45,7 +45,7 @@ DIGESTED = 20_000  # rows of which a digest takes in one column after the other
 
 
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches in order, cut into batches of at most 1,000 rows and 16 MiB, or of one row."""
+    """Yield the rows of batches in order, in batches of at most 1,000 rows and 16 MiB, or of one row."""
     for batch in batches:
         piece = batch
         for at, column in enumerate(batch.columns if len(batch) <= MOST else ()):
@@ -127,7 +127,7 @@ class DataSet(Protocol):
 
 
 def update_digest(table: pa.Table, hasher: Any) -> None:
-    """Update a digest by a table: of each 20,000 rows one column after the other, however the table is cut."""
+    """Update a digest by a table: of each 20,000 rows one column after the other, however it is cut."""
     for start in range(0, len(table), DIGESTED):
         for name in table.column_names:
             mark = b""
@@ -278,7 +278,7 @@ def opened_parquet(path: Path, **options: Any) -> Iterator[pq.ParquetFile]:
 def provenance(
     stage: str, settings: Mapping[str, Any], *, inputs: Mapping[str, str] | None = None, **more: Any
 ) -> Provenance:
-    """Return what a written table says of itself: stage, settings, digests of inputs, versions, and `more`."""
+    """Return what a written table says of itself: stage, settings, inputs' digests, versions, `more`."""
     versions = {}
     for name in _VERSIONED:
         with suppress(PackageNotFoundError):

@@ -157,17 +157,17 @@ class SentenceEncoder:
     def compute_in(self, precision: str) -> None:
         """Move the model to a precision ("auto": as it is), and say so in settings and fingerprint."""
         model = self.model
-        own = str(next((each.dtype for each in model.parameters()), "float32")).removeprefix("torch.")
+        dtype = str(next((each.dtype for each in model.parameters()), "float32")).removeprefix("torch.")
         self.settings = replace(self.settings, precision=precision)
-        self.precision = own if precision == "auto" else precision
+        self.precision = dtype if precision == "auto" else precision
         named = "float32" if precision == "auto" else precision  # a model as it is, under the name that it always had
-        if precision == "float32" != own:
-            named = f"{precision} of {own}"
+        if precision == "float32" != dtype:
+            named = f"{precision} of {dtype}"
         # "torch" stands for what runs the model: others could, and vectors that are kept stay known.
         shaping = (self.max_length, self.similarity == "cosine", named, "torch")
         shaping += (model.truncate_dim,) if model.truncate_dim is not None else ()
         self.fingerprint = hashlib.blake2b(repr((self._weights, shaping)).encode(), digest_size=16).hexdigest()
-        if own != self.precision:
+        if dtype != self.precision:
             import torch
 
             model.to(getattr(torch, precision))
@@ -213,11 +213,11 @@ class SentenceEncoder:
         else:
             encode = model.encode_query if kind == "query" else model.encode_document
             size = size or (WINDOW if self.max_length is None else ENCODE_BATCH)
-            found = encode(
+            tensor = encode(
                 list(texts), prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True,
                 normalize_embeddings=False,
             )  # fmt: skip
-            vectors = found.float().cpu().numpy()
+            vectors = tensor.float().cpu().numpy()
         return check_finite(unit(vectors) if self.similarity == "cosine" else vectors, texts, self.name)
 
 
@@ -258,11 +258,11 @@ def unit(vectors: npt.NDArray[np.floating]) -> Floats:
 
 
 def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloats:
-    """Return the vectors, or raise a FailureError that names the first text whose vector is NaN or infinite."""
+    """Return the vectors; a FailureError names the first text whose vector is NaN or infinite."""
     if not (finite := np.isfinite(vectors).all(axis=1)).all():
         text = texts[int(np.flatnonzero(~finite)[0])]
-        said = f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r})"
-        raise FailureError(f"{said}; try {spelled('precision', 'float32')}, or check the model")
+        problem = f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r})"
+        raise FailureError(f"{problem}; try {spelled('precision', 'float32')}, or check the model")
     return vectors
 
 
@@ -355,20 +355,20 @@ def model_outputs(
                 name: value.to(device, non_blocking=True) if hasattr(value, "to") else value
                 for name, value in features.items()
             }
-            found = model(moved, **more)[output].reshape(len(rows), -1)[:, :width].float()
+            outputs = model(moved, **more)[output].reshape(len(rows), -1)[:, :width].float()
             if device.type == "cuda":
-                waiting.append((rows, torch.empty(found.shape, pin_memory=True).copy_(found, non_blocking=True)))
+                waiting.append((rows, torch.empty(outputs.shape, pin_memory=True).copy_(outputs, non_blocking=True)))
             else:
-                values[rows] = found.cpu().numpy()
+                values[rows] = outputs.cpu().numpy()
 
     def fitting(batch: Batch) -> None:
         try:
             return forward(batch)
         except torch.OutOfMemoryError as error:
             if len(batch[0]) < 2:
-                said = f"the memory of {device} does not hold the model and one text: {error}"
+                problem = f"the memory of {device} does not hold the model and one text: {error}"
                 raise FailureError(
-                    f"{said}; cut texts ({spelled('max_length', '128')}), or take a smaller model"
+                    f"{problem}; cut texts ({spelled('max_length', '128')}), or take a smaller model"
                 ) from error
         _PARTS[model] = 2 * _PARTS.get(model, 1)
         log.warning("%s is out of memory: from here on a batch has half as many tokens, %d", device, room()[0])
@@ -385,8 +385,8 @@ def model_outputs(
     side_by_side(fitting, batches, threads=torch.get_num_threads() if spread else 1)
     if waiting:
         torch.cuda.synchronize(device)
-    for rows, found in waiting:
-        values[rows] = found.numpy()
+    for rows, outputs in waiting:
+        values[rows] = outputs.numpy()
     return values
 
 
@@ -494,10 +494,10 @@ def logits(
         tokenizer = plain_tokenizer(model, prompt=prompt, pairs=True)
         if tokenizer is not None:
             return model_outputs(model, pairs, 1, tokenizer, output="scores", size=batch_size)[:, 0]
-    found = model.predict(
+    values = model.predict(
         list(pairs), batch_size=batch_size or 32, show_progress_bar=False, activation_fn=torch.nn.Identity()
     )
-    return np.asarray(found, np.float32).reshape(len(pairs))
+    return np.asarray(values, np.float32).reshape(len(pairs))
 
 
 def activated(model: CrossEncoder, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:

@@ -146,13 +146,13 @@ def check_one_output(model: Any, name: str) -> None:
         raise InputError(f"{name} has {model.num_labels} outputs; expected a cross-encoder with one score per pair")
 
 
-def loaded(of: str, name: str | Path, *, trust_remote_code: bool, new_head: bool, seed: int = 0, **more: Any) -> Any:
+def loaded(kind: str, name: str | Path, *, trust_remote_code: bool, new_head: bool, seed: int = 0, **more: Any) -> Any:
     """Return a model of a class of sentence-transformers, from safetensors only, its adapters merged.
 
     Its `drawn_weights` are the names of those that its files lack, as of a new head.
 
     Args:
-        of: name of the class.
+        kind: name of the class.
         name: a folder, or a hub name.
         trust_remote_code: run code that comes with the model.
         new_head: whether the files may lack what comes after the base of a transformer.
@@ -165,15 +165,15 @@ def loaded(of: str, name: str | Path, *, trust_remote_code: bool, new_head: bool
     import sentence_transformers
 
     place = find_model(name)
-    check_hub(place, of)
+    check_hub(place, kind)
     if not trust_remote_code:
         refuse_pickles(place)
-    check_kind(name, of, new_head=new_head)
+    check_kind(name, kind, new_head=new_head)
     check_sealed(place)
     more |= {"trust_remote_code": trust_remote_code, "model_kwargs": {"use_safetensors": True}}
-    with loading(of, name, seed=seed), noting_weights() as noted:
-        model = getattr(sentence_transformers, of)(str(place), **more)
-    model.drawn_weights = check_weights(str(name), of, noted, new_head=new_head)
+    with loading(kind, name, seed=seed), noting_weights() as noted:
+        model = getattr(sentence_transformers, kind)(str(place), **more)
+    model.drawn_weights = check_weights(str(name), kind, noted, new_head=new_head)
     return merge_adapters(model)
 
 
@@ -194,8 +194,8 @@ def check_sealed(place: Path | str) -> None:
     try:
         check_files(Path(place), unsealed(whole_json(Path(place, CHECKSUMS)))["files"])
     except DAMAGE as error:
-        how = f"take another copy; or remove {CHECKSUMS}, if the change is yours"
-        raise InputError(f"{place}: the model is damaged ({error}); {how}") from error
+        advice = f"take another copy; or remove {CHECKSUMS}, if the change is yours"
+        raise InputError(f"{place}: the model is damaged ({error}); {advice}") from error
 
 
 @contextmanager
@@ -208,8 +208,8 @@ def noting_weights() -> Iterator[list[tuple[Any, Mapping[str, Any]]]]:
 
     plain, noted = PreTrainedModel.__dict__["from_pretrained"], []
 
-    def with_report(cls: Any, *given: Any, **more: Any) -> Any:
-        model, report = plain.__func__(cls, *given, **{**more, "output_loading_info": True})
+    def with_report(cls: Any, *arguments: Any, **more: Any) -> Any:
+        model, report = plain.__func__(cls, *arguments, **{**more, "output_loading_info": True})
         noted.append((model, report))
         return model
 
@@ -221,7 +221,7 @@ def noting_weights() -> Iterator[list[tuple[Any, Mapping[str, Any]]]]:
 
 
 def check_weights(
-    name: str, of: str, noted: Iterable[tuple[Any, Mapping[str, Any]]], *, new_head: bool
+    name: str, kind: str, noted: Iterable[tuple[Any, Mapping[str, Any]]], *, new_head: bool
 ) -> tuple[str, ...]:
     """Refuse a model whose files lack weights, or have layers that it does not use; return the names of those drawn.
 
@@ -230,7 +230,7 @@ def check_weights(
 
     Args:
         name: as it was given.
-        of: name of the class.
+        kind: name of the class.
         noted: of `noting_weights`.
         new_head: whether what comes after the base may be missing.
 
@@ -243,7 +243,7 @@ def check_weights(
             continue
         base, prefix = inner.base_model, f"{inner.base_model_prefix}."
         layers = {child for child, _ in base.named_children()} - {"pooler"}
-        missing = {key for key in report["missing_keys"] if of == CROSS_ENCODER or "pooler" not in key.split(".")}
+        missing = {key for key in report["missing_keys"] if kind == CROSS_ENCODER or "pooler" not in key.split(".")}
         lacking = missing
         if new_head and base is not inner:
             lacking = {key for key in missing if key.startswith(prefix) and "pooler" not in key.split(".")}
@@ -252,9 +252,9 @@ def check_weights(
             wrong = sorted(lacking | unused)
             shown = ", ".join(wrong[:3]) + (", …" if len(wrong) > 3 else "")
             torn = any(key.removeprefix(prefix).split(".")[0] in layers for key in wrong)
-            advice = f"its config.json and its weights do not belong together; {HOW}" if torn else ADVICE[of]
+            advice = f"its config.json and its weights do not belong together; {HOW}" if torn else ADVICE[kind]
             counts = f"its files lack {len(lacking)} weights and have {len(unused)} that it does not use"
-            raise InputError(f"{name} is no whole {NAMES[of]}: {counts} ({shown}); {advice}")
+            raise InputError(f"{name} is no whole {NAMES[kind]}: {counts} ({shown}); {advice}")
         drawn |= missing
     return tuple(sorted(drawn))
 
@@ -308,7 +308,7 @@ def is_routed(model: Any) -> bool:
     return True
 
 
-def check_hub(place: Path | str, of: str) -> None:
+def check_hub(place: Path | str, kind: str) -> None:
     """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
 
     Raises:
@@ -324,7 +324,7 @@ def check_hub(place: Path | str, of: str) -> None:
     except Exception as error:  # no name of a hub, or what the client's HTTP library raises
         reason = str(error).strip().partition("\n")[0]
         advice = "give a folder, or a hub name that can be reached"
-        raise InputError(f"cannot load the {NAMES[of]} {place!r}: {reason}; {advice}") from error
+        raise InputError(f"cannot load the {NAMES[kind]} {place!r}: {reason}; {advice}") from error
 
 
 def refuse_pickles(place: Path | str) -> None:
@@ -342,23 +342,23 @@ def refuse_pickles(place: Path | str) -> None:
             raise InputError(f"{problem}, or trust it with {spelled('trust_remote_code', 'true')}")
 
 
-def check_kind(given: Any, wanted: str, *, new_head: bool = False) -> None:
+def check_kind(model: Any, wanted: str, *, new_head: bool = False) -> None:
     """Refuse a model that is not of the wanted class, by name or loaded.
 
     sentence-transformers would load any as any, with a mean of vectors or a drawn head in the place
     of its own; what is measured would then be another model.
 
     Args:
-        given: a name, a folder, or a model.
+        model: a name, a folder, or a model.
         wanted: SentenceTransformer or CrossEncoder.
         new_head: whether a transformer gets a head, and an encoder that of a cross-encoder, to train them.
 
     Raises:
         InputError: it is of another class, or a transformer without pooling where an encoder is wanted.
     """
-    name, kind = type(given).__name__, getattr(given, "model_type", wanted)
-    if isinstance(given, (str, Path)):
-        name, kind = str(given), saved_kind(given)
+    name, kind = type(model).__name__, getattr(model, "model_type", wanted)
+    if isinstance(model, (str, Path)):
+        name, kind = str(model), saved_kind(model)
         if not kind:
             raise InputError(f"cannot load the {NAMES[wanted]} {name!r}: no config.json is there; {HOW}")
     if kind == TRANSFORMER and wanted == ENCODER and not new_head:
@@ -393,7 +393,7 @@ def _facts_of(place: Path | str, file: str) -> Any:
 
 
 @contextmanager
-def loading(of: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
+def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
     """Tell a model that cannot be loaded as such; draw the weights that its files lack from a seed of their own.
 
     A checkpoint may lack layers of the model that is made of it (the pooler of a masked language
@@ -401,7 +401,7 @@ def loading(of: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
     give another model, and another digest.
 
     Args:
-        of: name of its class.
+        kind: name of its class.
         name: as it was given.
         seed: of those weights.
 
@@ -420,10 +420,10 @@ def loading(of: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
     except Exception as error:  # of damaged files each library raises its own
         if isinstance(error, ImportError) and "peft" in str(error):
             require("peft", "lora")
-        said = str(error).strip().partition("\n")[0] or type(error).__name__
-        if "ignore_mismatched_sizes" in said:
-            said = "its weights have other shapes than its config.json says"
-        raise InputError(f"cannot load the {NAMES[of]} {str(name)!r}: {said}; {HOW}") from error
+        problem = str(error).strip().partition("\n")[0] or type(error).__name__
+        if "ignore_mismatched_sizes" in problem:
+            problem = "its weights have other shapes than its config.json says"
+        raise InputError(f"cannot load the {NAMES[kind]} {str(name)!r}: {problem}; {HOW}") from error
 
 
 def merge_adapters(model: Any) -> Any:
@@ -462,15 +462,15 @@ def at_length(model: Any, tokens: int | Mapping[Any, int] | None) -> Iterator[Ma
 
     inputs = (each for each in model.modules() if isinstance(each, InputModule))
     lengths = {each: getattr(each, "max_seq_length", None) for each in inputs}
-    own = {each: length for each, length in lengths.items() if length not in (None, math.inf)}
+    before = {each: length for each, length in lengths.items() if length not in (None, math.inf)}
     try:
         if isinstance(tokens, Mapping):
             _set_lengths(tokens)
         else:
             set_length(model, tokens)
-        yield own
+        yield before
     finally:
-        _set_lengths(own)
+        _set_lengths(before)
 
 
 def _set_lengths(lengths: Mapping[Any, int]) -> None:
@@ -479,7 +479,7 @@ def _set_lengths(lengths: Mapping[Any, int]) -> None:
 
 
 def length_of(model: Any) -> int | None:
-    """Return the number of tokens after which a model cuts texts; None: it cuts none, as a static embedding."""
+    """Return the number of tokens after which a model cuts texts; None: it cuts none."""
     return None if model.max_seq_length in (None, math.inf) else int(model.max_seq_length)
 
 
@@ -521,11 +521,11 @@ def similarity_of(model: Any, asked: str | None = None) -> str:
     """
     if asked is not None and asked not in SIMILARITIES:
         raise UnknownNameError("similarity", asked, SIMILARITIES)
-    own = str(model.similarity_fn_name or "cosine")
-    if asked is None and own not in SIMILARITIES:
-        said = f"the model compares vectors by {own} distance; retrieval here ranks by cosine or dot"
-        raise InputError(f"{said}: write one as similarity_fn_name in its config_sentence_transformers.json")
-    return asked or own
+    trained_for = str(model.similarity_fn_name or "cosine")
+    if asked is None and trained_for not in SIMILARITIES:
+        problem = f"the model compares vectors by {trained_for} distance; retrieval here ranks by cosine or dot"
+        raise InputError(f"{problem}: write one as similarity_fn_name in its config_sentence_transformers.json")
+    return asked or trained_for
 
 
 def check_temperature_of(similarity: str, temperature: float) -> None:

@@ -129,8 +129,8 @@ def _best(asked: Products, documents: Vectors, depth: int, block: int, device: s
         lists, crowded = [np.zeros(0, np.int64)] * len(asked), np.arange(len(asked))
     if len(crowded):
         block = min(block, BLOCK)
-        for row, own in zip(crowded, _on_processor(asked[crowded], documents, depth, block), strict=True):
-            lists[row] = own
+        for row, rows in zip(crowded, _on_processor(asked[crowded], documents, depth, block), strict=True):
+            lists[row] = rows
     return best_of(asked, documents, lists, depth)
 
 
@@ -144,9 +144,9 @@ def _on_processor(asked: Products, documents: Vectors, depth: int, block: int) -
 def best_of(queries: Floats, documents: Vectors, lists: Sequence[Rows], depth: int) -> tuple[Rows, Scores]:
     """Return the `depth` best of each query's own documents, as `top_inner_products` does of all (`rank_rows`)."""
     rows, scores = np.full((len(queries), depth), -1, np.int64), np.full((len(queries), depth), np.nan)
-    for index, (found, products) in enumerate(zip(*rank_rows(queries, documents, lists), strict=True)):
-        count = min(depth, len(found))
-        rows[index, :count], scores[index, :count] = found[:count], products[:count]
+    for index, (ranked, products) in enumerate(zip(*rank_rows(queries, documents, lists), strict=True)):
+        count = min(depth, len(ranked))
+        rows[index, :count], scores[index, :count] = ranked[:count], products[:count]
     return rows, scores
 
 
@@ -170,7 +170,7 @@ def rank_rows(queries: Floats, documents: Vectors, lists: Sequence[Rows]) -> tup
         return _ranked(asked[start : start + size], documents, lists[start : start + size])
 
     groups = _side_by_side(ranked, range(0, len(lists), size))
-    return [rows for found, _ in groups for rows in found], [each for _, products in groups for each in products]
+    return [rows for part, _ in groups for rows in part], [each for _, products in groups for each in products]
 
 
 def _side_by_side(work: Callable[[int], Result], starts: range) -> list[Result]:
@@ -185,9 +185,9 @@ def _ranked(queries: Products, documents: Vectors, lists: Sequence[Rows]) -> tup
     rows.sort(axis=1)
     vectors = np.asarray(documents.take(rows[inside]), np.float32)
     each = zip(queries, ends - counts, ends, strict=True)
-    own = [np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0] for query, start, end in each]  # dot by dot
+    dots = [np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0] for query, start, end in each]
     products = np.full(inside.shape, -np.inf, np.float32)
-    products[inside] = np.concatenate(own) + np.float32(0)  # −0 becomes 0
+    products[inside] = np.concatenate(dots) + np.float32(0)  # −0 becomes 0
     order = np.argsort(-products, axis=1, kind="stable")
     best = (np.take_along_axis(of, order, axis=1) for of in (rows, products))
     found, scores = ([of[:count] for of, count in zip(table, counts, strict=True)] for table in best)
@@ -255,9 +255,9 @@ class _Screen:
         queries, rows = self._kept["query"], self._kept["row"]  # of these queries the best `depth` alone are kept
         keep = ~np.isin(queries, crowded)
         starts, ends = (np.searchsorted(queries, crowded, side) for side in ("left", "right"))
-        own = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
-        ranked, _ = rank_rows(self._queries[crowded], self._documents, [rows[at] for at in own])
-        for at, best in zip(own, ranked, strict=True):
+        stretches = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
+        ranked, _ = rank_rows(self._queries[crowded], self._documents, [rows[at] for at in stretches])
+        for at, best in zip(stretches, ranked, strict=True):
             keep[at] = np.isin(rows[at], best[: self._depth])
         self._kept = self._kept[keep]
 
@@ -299,7 +299,7 @@ def _on_device(queries: Products, documents: Vectors, depth: int, block: int, de
         values, chosen, norm = products.cpu().numpy(), rows.cpu().numpy(), float(longest) * (1 + 2.0**-10)
     floor = _below(values[:, min(depth, width) - 1], _slack(queries) * norm)
     inside = values >= floor[:, None]
-    lists = [np.sort(own[kept]) for own, kept in zip(chosen, inside, strict=True)]
+    lists = [np.sort(listed[kept]) for listed, kept in zip(chosen, inside, strict=True)]
     crowded = inside.all(axis=1) if width < len(documents) else np.zeros(len(queries), bool)
     return lists, np.flatnonzero(crowded)
 
@@ -337,9 +337,9 @@ def _below(last: npt.NDArray[np.floating], slack: Scores) -> Products:
 
 
 def _candidates(queries: Rows, rows: Rows, products: Products) -> Candidates:
-    found = np.empty(len(rows), CANDIDATE)
-    found["query"], found["row"], found["product"] = queries, rows, products
-    return found
+    candidates = np.empty(len(rows), CANDIDATE)
+    candidates["query"], candidates["row"], candidates["product"] = queries, rows, products
+    return candidates
 
 
 # An index answers queries with documents
@@ -395,10 +395,10 @@ def search_lists(
         k: at least 1.
         without: (n,) a position that is left out of the query's list, to which the next moves up; −1: none.
     """
-    own = np.full(len(queries), -1, np.int64) if without is None else without
-    positions, scores = index.search(queries, k + int((own >= 0).any()))
-    kept = (positions >= 0) & (positions != own[:, None])
+    left_out = np.full(len(queries), -1, np.int64) if without is None else without
+    positions, scores = index.search(queries, k + int((left_out >= 0).any()))
+    kept = (positions >= 0) & (positions != left_out[:, None])
     kept &= np.cumsum(kept, axis=1) <= k
     if kept.all():
         return list(positions), list(scores)
-    return [p[of] for p, of in zip(positions, kept, strict=True)], [s[of] for s, of in zip(scores, kept, strict=True)]
+    return [p[at] for p, at in zip(positions, kept, strict=True)], [s[at] for s, at in zip(scores, kept, strict=True)]

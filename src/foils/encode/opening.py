@@ -73,23 +73,23 @@ class EmbeddingSettings(EncoderSettings):
             return self.vectors
         return VectorStore(self.vectors or cache_place("vectors"))
 
-    def open_encoder(self, given: EncoderLike, collection: Collection) -> Encoder:
+    def open_encoder(self, model: EncoderLike, collection: Collection) -> Encoder:
         """Return an encoder (see `as_encoder`).
 
         A model by name computes in the `fastest` precision where that is left open.
         """
         settings = EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
-        encoder = as_encoder(given, settings)
-        if isinstance(given, (str, Path)) and isinstance(encoder, SentenceEncoder) and self.precision == "auto":
-            return encoder if fastest(encoder, collection, self.open_store()) else load_encoder(given, settings)
+        encoder = as_encoder(model, settings)
+        if isinstance(model, (str, Path)) and isinstance(encoder, SentenceEncoder) and self.precision == "auto":
+            return encoder if fastest(encoder, collection, self.open_store()) else load_encoder(model, settings)
         return encoder
 
-    def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
+    def open_cross_encoder(self, model: CrossEncoderLike) -> Any:
         """Return what scores pairs: a model as it is, or that of a name, to which length and device apply too."""
-        if not isinstance(given, (str, Path)):
-            check_kind(given, CROSS_ENCODER)
-            return given
-        return load_cross_encoder(given, **{name: getattr(self, name) for name in OF_CROSS_ENCODERS})
+        if not isinstance(model, (str, Path)):
+            check_kind(model, CROSS_ENCODER)
+            return model
+        return load_cross_encoder(model, **{name: getattr(self, name) for name in OF_CROSS_ENCODERS})
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class EncodingSettings(EmbeddingSettings, EncoderName):
 AT_128 = EncodingSettings(max_length=128)  # tokens, as all five papers train and score
 
 
-def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
+def as_encoder(model: EncoderLike, settings: EncoderSettings) -> Encoder:
     """Return an encoder: of a model's name or folder, of a SentenceTransformer, or as it is.
 
     Settings do not change an object that is an `Encoder` already.
@@ -112,15 +112,15 @@ def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
     Raises:
         InputError: an object of another kind, a model that cannot be loaded, or settings that do not fit it.
     """
-    if isinstance(given, (str, Path)):
-        return load_encoder(given, settings)
-    if all(hasattr(given, name) for name in ("fingerprint", "route", "encode")):
-        return cast(Encoder, given)
-    check_kind(given, ENCODER)
-    if all(hasattr(given, name) for name in ("encode_query", "encode_document", "prompts")):
-        return SentenceEncoder(given, settings)
+    if isinstance(model, (str, Path)):
+        return load_encoder(model, settings)
+    if all(hasattr(model, name) for name in ("fingerprint", "route", "encode")):
+        return cast(Encoder, model)
+    check_kind(model, ENCODER)
+    if all(hasattr(model, name) for name in ("encode_query", "encode_document", "prompts")):
+        return SentenceEncoder(model, settings)
     expected = "the name of a model, a loaded SentenceTransformer, or an object with the methods of Encoder"
-    raise InputError(f"an encoder of type {type(given).__name__}; expected {expected}")
+    raise InputError(f"an encoder of type {type(model).__name__}; expected {expected}")
 
 
 def description(encoder: Encoder) -> dict[str, Any]:

@@ -216,32 +216,33 @@ def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> 
     from transformers import PreTrainedTokenizerFast
 
     module: Any = model[0]
-    own: Any = getattr(model, "tokenizer", None)
-    if type(module) is StaticEmbedding and isinstance(own, Backend) and not pairs:
-        return _tried(Tokenizer(backend=own, prompt=prompt), model, task, pairs)
+    inner: Any = getattr(model, "tokenizer", None)
+    if type(module) is StaticEmbedding and isinstance(inner, Backend) and not pairs:
+        return _tried(Tokenizer(backend=inner, prompt=prompt), model, task, pairs)
     plain = (
         type(module) is Transformer
-        and isinstance(own, PreTrainedTokenizerFast)
-        and own is module.processor
-        and {*own.model_input_names} <= NAMES
+        and isinstance(inner, PreTrainedTokenizerFast)
+        and inner is module.processor
+        and {*inner.model_input_names} <= NAMES
         and "message" not in module.modality_config
         and not (module.processing_kwargs or module.can_flatten_inputs or module.query_expansion)
-        and isinstance(own.model_max_length, (int, float))
-        and own.pad_token_id is not None
+        and isinstance(inner.model_max_length, (int, float))
+        and inner.pad_token_id is not None
     )
     if not plain:
         return None
-    longest = {"query": module.query_length, "document": module.document_length}.get(str(task)) or own.model_max_length
-    cut = {"max_length": longest, "stride": 0, "strategy": "longest_first", "direction": own.truncation_side}
-    fills = {"input_ids": own.pad_token_id, "token_type_ids": own.pad_token_type_id, "attention_mask": 0}
+    lengths = {"query": module.query_length, "document": module.document_length}
+    longest = lengths.get(str(task)) or inner.model_max_length
+    cut = {"max_length": longest, "stride": 0, "strategy": "longest_first", "direction": inner.truncation_side}
+    fills = {"input_ids": inner.pad_token_id, "token_type_ids": inner.pad_token_type_id, "attention_mask": 0}
     tokenizer = Tokenizer(
-        backend=own.backend_tokenizer,
+        backend=inner.backend_tokenizer,
         prompt=prompt,
         truncation=cut if longest <= UNLIMITED else None,
-        padding={name: fill for name, fill in fills.items() if name in own.model_input_names},
-        left=own.padding_side == "left",
+        padding={name: fill for name, fill in fills.items() if name in inner.model_input_names},
+        left=inner.padding_side == "left",
         typed=True,
-        split_special=own.split_special_tokens,
+        split_special=inner.split_special_tokens,
     )
     return _tried(tokenizer, model, task, pairs)
 
@@ -285,13 +286,13 @@ class KeptTokens:
             fresh = {key: text for key, text in zip(keys, texts, strict=True) if key not in self._places}
             ids, types, starts, lengths = self._arrays.values()
             if fresh:
-                made = self._tokenizer([*fresh.values()])
+                tokens = self._tokenizer([*fresh.values()])
                 self._places |= dict(zip(fresh, range(len(self._places), len(self._places) + len(fresh)), strict=True))
-                starts.add(made.starts + len(ids.values))
-                lengths.add(made.lengths)
-                ids.add(made.ids)
-                if made.types is not None:
-                    types.add(made.types)
+                starts.add(tokens.starts + len(ids.values))
+                lengths.add(tokens.lengths)
+                ids.add(tokens.ids)
+                if tokens.types is not None:
+                    types.add(tokens.types)
             rows = np.array([self._places[key] for key in keys], np.int64)
             of_ids = types.values if self._tokenizer.typed else None
             return Tokens(self._tokenizer, ids.values, of_ids, starts.values[rows], lengths.values[rows])

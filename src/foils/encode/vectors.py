@@ -90,8 +90,8 @@ class Vectors:
         wanted = self.positions[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
         if (wanted < 0).any():
             raise InputError(f"{int((wanted < 0).sum())} of {len(wanted)} rows have no vector; embed them first")
-        found = np.take(self.array, wanted, axis=0)
-        return np.asarray(found, np.float64 if self.array.dtype == np.float64 else np.float32)
+        vectors = np.take(self.array, wanted, axis=0)
+        return np.asarray(vectors, np.float64 if self.array.dtype == np.float64 else np.float32)
 
     def blocks(self, size: int) -> Iterator[tuple[int, npt.NDArray[np.floating]]]:
         """Yield (first row, block of at most `size` vectors) over all rows."""
@@ -144,25 +144,25 @@ class VectorStore:
         slices = range(0, len(texts), SLICE)
         keys = np.concatenate([text_keys((), route), *(text_keys(texts[at : at + SLICE], route) for at in slices)])
         rows = kept.find(keys)
-        there, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
+        present, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
         fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]  # each distinct text once
         encode, size = partial(_encoded, encoder, kind), getattr(encoder, "at_once", BLOCK)
-        with progress.task(task or f"embedding {kind} texts", total=there + len(fresh), unit=unit) as advance:
-            advance(there)
+        with progress.task(task or f"embedding {kind} texts", total=present + len(fresh), unit=unit) as advance:
+            advance(present)
             for block, vectors in map_shards(encode, _blocks(texts, keys, fresh, size), model=True):
                 kept.append(block, vectors)
                 advance(len(block))
         if len(fresh):
             kept.flush()
             rows = kept.find(keys)
-        found = Vectors(kept.vectors, rows)
+        embedded = Vectors(kept.vectors, rows)
         _, first = np.unique(rows, return_index=True)
         if encoder.dimension > 1 and len(first) >= ALIKE:  # one number is the score of a pair
-            sample = found.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
+            sample = embedded.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
             if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():  # nothing can be ranked by these
-                said = f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector"
-                raise InputError(f"{said}: its weights are zero, or its training collapsed; take another model")
-        return found
+                problem = f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector"
+                raise InputError(f"{problem}: its weights are zero, or its training collapsed; take another model")
+        return embedded
 
 
 class _Kept:
@@ -259,8 +259,8 @@ def _encoded(encoder: Encoder, kind: Kind, block: tuple[Keys, list[str]]) -> tup
     keys, texts = block
     vectors = encoder.encode(texts, kind)
     if vectors.shape != (len(texts), encoder.dimension):
-        said = f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts"
-        raise InputError(f"{said}; expected ({len(texts)}, {encoder.dimension})")
+        problem = f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts"
+        raise InputError(f"{problem}; expected ({len(texts)}, {encoder.dimension})")
     return keys, check_finite(vectors.astype("<f4"), texts, encoder.name)
 
 

@@ -107,7 +107,7 @@ def by_function(function: Answer) -> PairJudge:
 
 
 def by_language_model(questions: RelevanceQuestions) -> PairJudge:
-    """Return a language model that is asked about each pair by itself: relevant from a probability of ½ on."""
+    """Return a language model that is asked about each pair: relevant from a probability of ½ on."""
 
     def prompts(pairs: Sequence[Pair]) -> list[str]:
         return questions.prompts([pair.query for pair in pairs], [pair.document for pair in pairs])
@@ -121,7 +121,7 @@ def by_language_model(questions: RelevanceQuestions) -> PairJudge:
     )  # fmt: skip
 
 
-def open_judge(given: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> PairJudge:
+def open_judge(who: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> PairJudge:
     """Return the judge of this name, `KIND:MODEL` as for `foils rate`, one of its objects, or a function, for pairs.
 
     A language model is asked how likely one document is an answer.
@@ -129,14 +129,14 @@ def open_judge(given: Any, collection: Collection, llm: LLMSettings, encoding: E
     Raises:
         InputError: no model.
     """
-    if not isinstance(given, str):
-        return against_positive(f"judge:{given.name}", given) if is_judge(given) else by_function(given)
+    if not isinstance(who, str):
+        return against_positive(f"judge:{who.name}", who) if is_judge(who) else by_function(who)
     question = QuestionSettings(answer=RELEVANCE)
-    opening = Opening(JudgeSettings(judge=[given]), encoding, llm, question, llm.purse())
-    opened = open_compared(given, opening, collection)
+    opening = Opening(JudgeSettings(judge=[who]), encoding, llm, question, llm.purse())
+    opened = open_compared(who, opening, collection)
     if isinstance(opened, PointwiseJudge):
         return by_language_model(opened.questions)
-    return against_positive(f"{given.partition(':')[0]}:{opened.name}", opened)
+    return against_positive(f"{who.partition(':')[0]}:{opened.name}", opened)
 
 
 def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, pairs: int, seed: int) -> Labels:
@@ -172,7 +172,7 @@ def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray,
     keyed = zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True)
     open_rows = [row for row, key in keyed if not sheet.has(key, judge.name)]
     answers = zip(open_rows, judge.judge(shown_of(collection, open_rows)), strict=True)
-    rows = [{**row, "relevant": int(given), "judge": judge.name} for row, given in answers if given is not None]
+    rows = [{**row, "relevant": int(answer), "judge": judge.name} for row, answer in answers if answer is not None]
     return Labels(pa.Table.from_pylist(rows, LABEL_COLUMNS))
 
 
@@ -320,8 +320,8 @@ class Labelled(Result):
         title = f"Labels → {self.output}" if self.output else "Labels"
         if self.sheet is not None:
             pairs = counted(self.in_sheet, "pairs")
-            how = f"{pairs} in {self.sheet}: fill in the column answer with yes or no; {spelled('answers')} reads it."
-            caption = f"{how}\n{caption}".rstrip()
+            note = f"{pairs} in {self.sheet}: fill in the column answer with yes or no; {spelled('answers')} reads it."
+            caption = f"{note}\n{caption}".rstrip()
         return [Table(title, columns, rows, caption), *used]
 
     def to_json(self) -> dict[str, Any]:
@@ -420,10 +420,10 @@ def label(
     for answers in several(labelling.answers):
         elsewhere = sheet.add(read_answers(answers, loaded, universe), person=labelling.labeller)
         if elsewhere:
-            said = (
+            message = (
                 "%d answers are about other pairs than the %d that these sources, -n and seed draw: they are kept, and"
             )
-            log.warning(f"{said} no share counts them", elsewhere, len(drawn.rows))
+            log.warning(f"{message} no share counts them", elsewhere, len(drawn.rows))
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
     unanswered: list[int] = []

@@ -257,7 +257,7 @@ class Answered:
 
 
 def answers_of(labels: Labels, pairs: pa.Table, judge: str | None) -> Answered:
-    """Return what labels say of pairs, of a program by its name, or of people, whose answers are the truth."""
+    """Return what labels say of pairs: of a program by its name, or of people, who are the truth."""
     relevant, probability = labels.match(pairs, judge=judge)
     rows = np.flatnonzero(np.isfinite(relevant))
     sensitivity, specificity = (1.0, 1.0) if judge is None else believed_errors(*labels.checks(judge))
@@ -365,12 +365,12 @@ class Relabelled(Negatives):
         return Labels(pa.table({**columns, **added}), self.provenance)
 
     def counts(self) -> dict[str, dict[str, Any]]:
-        """Return for each verdict the number of rows, and the share of them that is expected to be relevant."""
+        """Return for each verdict the number of rows, and the share of them expected to be relevant."""
         probability = self.table["relevance"].to_numpy()
         verdicts = np.asarray(self.table["verdict"].fill_null("").to_numpy(zero_copy_only=False))
-        of = {name: probability[verdicts == name] for name in (POSITIVE, UNSURE, NEGATIVE)}
-        means = {name: float(p.mean()) if np.isfinite(p).any() else None for name, p in of.items()}
-        return {name: {"rows": len(p), "relevant": means[name]} for name, p in of.items()}
+        probabilities = {name: probability[verdicts == name] for name in (POSITIVE, UNSURE, NEGATIVE)}
+        means = {name: float(p.mean()) if np.isfinite(p).any() else None for name, p in probabilities.items()}
+        return {name: {"rows": len(p), "relevant": means[name]} for name, p in probabilities.items()}
 
     def tables(self) -> list[Table]:
         """Return the verdicts, how many rows are left to train on, and what each judge was asked."""
@@ -405,7 +405,7 @@ class Relabelled(Negatives):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return verdicts, thresholds, what the judges were asked and how often they err, and the settings."""
+        """Return verdicts, thresholds, what judges were asked and how often they err, and the settings."""
         used = {name: use.to_json() for name, use in self.models.items()}
         return {
             "settings": self.provenance.get("settings", {}),

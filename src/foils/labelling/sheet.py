@@ -267,13 +267,13 @@ def write_sheet(path: Path, sheet: LabelSheet, places: Sequence[int]) -> None:
             writer.writerow([*ids, *map(cell_of, texts), pair["rank"] + 1, cell_of(pair["sources"]), ""])
 
 
-def read_answers(given: LabelsLike, collection: Collection, pool: PairPool) -> Labels:
+def read_answers(answers: LabelsLike, collection: Collection, pool: PairPool) -> Labels:
     """Return labels as `Labels.of` reads them; of a sheet the texts have to be those of the ids beside them.
 
     Compared are the first 40 letters, since spreadsheets and readers change numbers, signs and blanks.
 
     Args:
-        given: a sheet that was filled in, or labels.
+        answers: a sheet that was filled in, or labels.
         collection: whose ids and texts they name.
         pool: of the pairs that can be drawn, among them those with texts of a language model.
 
@@ -282,10 +282,10 @@ def read_answers(given: LabelsLike, collection: Collection, pool: PairPool) -> L
         FormatError: a text that stands beside another id, as where one column was sorted by itself; by line.
     """
     written = pool.table.filter(pool.table["text"].is_valid())["doc_id"].to_pylist()
-    labels = Labels.of(given, collection, written=written)
-    if isinstance(given, Labels):
+    labels = Labels.of(answers, collection, written=written)
+    if isinstance(answers, Labels):
         return labels
-    records = records_of(given)
+    records = records_of(answers)
     if not {*SHEET} - {"positive", "rank", "source"} <= {*records.columns}:
         return labels
     complaints = Complaints(records.where)
@@ -297,8 +297,8 @@ def read_answers(given: LabelsLike, collection: Collection, pool: PairPool) -> L
             identifier = text_of(str(fields[name] or ""))
             row = rows_of(pa.array([identifier]))
             if row[0] >= 0 and fields[text] and _letters(fields[text]) != _letters(texts_of(row)[0]):
-                said = f"the text in column {text} is not that of {name} {identifier!r}"
-                complaints.add(f"{said}; sort and move whole rows, not one column alone", line)
+                problem = f"the text in column {text} is not that of {name} {identifier!r}"
+                complaints.add(f"{problem}; sort and move whole rows, not one column alone", line)
     complaints.raise_if_any()
     return labels
 

@@ -220,7 +220,7 @@ def _by_new_names(
     absolute_margin: float | None,
     margin: float | None,
 ) -> tuple[str, bool, float | None]:
-    """Return output_format, output_scores and absolute_margin by what older names say, each with a warning."""
+    """Return output_format, output_scores and absolute_margin by older names, each with a warning."""
     if as_triplets is not None:
         output_format = "triplet" if as_triplets else "n-tuple"
         log.warning("as_triplets is an old name; give output_format=%r", output_format)
@@ -238,7 +238,7 @@ def _by_new_names(
 
 
 def _examples(collection: Collection, of_positives: PositiveScores, kept: pa.Table, scored: bool) -> Iterator[Example]:
-    """Yield each query with its positives and the negatives that were mined for it, with scores or without."""
+    """Yield each query with its positives and its mined negatives, with scores or without."""
     queries, documents = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"])
     negatives = _by_query(collection, queries, documents, kept["score"].to_numpy(), scored=scored)
     positives = _by_query(

@@ -192,7 +192,7 @@ class BM25Retriever:
         return np.sort(best)  # in order, they are found faster
 
     def _scored(self, terms: list[int], documents: Rows) -> npt.NDArray[np.float32]:
-        """Return the score of each document, summed in the order of the terms, 0 where it has none of them."""
+        """Return the score of each document, summed in the order of the terms, 0 without any of them."""
         scores, sought = np.zeros(len(documents), np.float32), documents.astype(self._scores.indices.dtype, copy=False)
         for listed, values in map(self._list, terms):
             at = np.minimum(np.searchsorted(listed, sought), len(listed) - 1)

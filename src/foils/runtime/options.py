@@ -256,7 +256,7 @@ class Settings:
         return nullcontext()
 
     def changed(self, *names: str) -> dict[str, Any]:
-        """Return those of the named settings (of all, where none is named) that differ from their defaults."""
+        """Return the named settings (all, where none is named) that differ from their defaults."""
         chosen = [setting for setting in settings_of(type(self)) if not names or setting.name in names]
         return {each.name: getattr(self, each.name) for each in chosen if getattr(self, each.name) != each.default}
 

@@ -177,7 +177,7 @@ class Resampled(NamedTuple):
 
     @property
     def covers(self) -> bool:
-        """Whether the interval covers as often as it says: the bias is at most `MOST_BIAS` standard errors."""
+        """Whether the interval covers as often as it says: the bias is within `MOST_BIAS` standard errors."""
         return bool(abs(self.bias) <= MOST_BIAS * self.error)
 
 

@@ -461,8 +461,8 @@ def score_sources(
 def _beside_control(score: SourceScore, control: SourceScore, resampled: Mapping[str, Resampled]) -> SourceScore:
     """Return a source's score with its ratio to the control's, and whether it is easy: it may reach `CLEARLY` of it."""
     ratio = score.eci_sem / control.eci_sem
-    own, of_control = (resampled.get(name, Resampled()).scores for name in (score.name, control.name))
+    of_source, of_control = (resampled.get(name, Resampled()).scores for name in (score.name, control.name))
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = interval(np.divide(own, of_control), CONFIDENCE)
+        low, high = interval(np.divide(of_source, of_control), CONFIDENCE)
     most = ratio if math.isnan(high) else high
     return replace(score, control_ratio=ratio, control_ratio_low=low, control_ratio_high=high, easy=most >= CLEARLY)

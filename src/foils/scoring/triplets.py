@@ -283,7 +283,7 @@ def _sample(records: Rows, of_sources: Sequence[Rows], count: int, seed: int) ->
 
 
 def left_out(dropped: Mapping[str, int]) -> str:
-    """Return what was left out of a source, in words: negatives by reason, and queries; empty: nothing was."""
+    """Return in words what was left out of a source: negatives by reason, and queries; or nothing."""
 
     def words(why: str, count: int) -> str:
         if why == NO_NEGATIVE:

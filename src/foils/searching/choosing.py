@@ -199,14 +199,14 @@ def judged_queries(
     queries = collection.query_rows(table["query_id"])[grades > 0]
     order = np.argsort(queries, kind="stable")
     starts, ends = (np.searchsorted(queries[order], embedded.query_rows, side=side) for side in ("left", "right"))
-    of = [judged[order[start:end]] for start, end in zip(starts, ends, strict=True)]
+    relevant = [judged[order[start:end]] for start, end in zip(starts, ends, strict=True)]
     rows = np.flatnonzero(ends > starts)
     lists, _ = search_lists(
         embedded.exact_index, embedded.queries[rows], max(reranked, feedback_depth, longest),
         without=embedded.identical[rows],
     )  # fmt: skip
     return Judged(
-        embedded.queries[rows], embedded.documents, lists, [Relevant(*of[row].T) for row in rows],
+        embedded.queries[rows], embedded.documents, lists, [Relevant(*relevant[row].T) for row in rows],
         None if embedded.answers is None else embedded.answers[rows], k, reranked, feedback_depth, measures, rows,
     )  # fmt: skip
 
@@ -223,8 +223,8 @@ def query_values(judged: Judged, queries: npt.NDArray[np.floating]) -> dict[str,
         hit, where = np.nonzero(relevant.rows[:, None] == ranking[: judged.k])
         ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
         ranks[hit] = where
-        for measure, of in values.items():
-            of[row] = measure_ranks(measure, ranks, relevant)
+        for measure, column in values.items():
+            column[row] = measure_ranks(measure, ranks, relevant)
     return values
 
 
@@ -308,9 +308,9 @@ def _tuned(
 ) -> Tuned:
     """What the settings in the columns (deals, n) score."""
     at = np.arange(chosen.shape[1]), chosen
-    by_deal = {name: of[at] for name, of in values.values.items()}
-    spread = {name: float(of.mean(axis=1).std(ddof=1)) if len(of) > 1 else 0.0 for name, of in by_deal.items()}
-    per_query = {name: of.mean(axis=0) for name, of in by_deal.items()}
+    by_deal = {name: part[at] for name, part in values.values.items()}
+    spread = {name: float(part.mean(axis=1).std(ddof=1)) if len(part) > 1 else 0.0 for name, part in by_deal.items()}
+    per_query = {name: part.mean(axis=0) for name, part in by_deal.items()}
     return Tuned(kind, measure, [values.settings[column] for column in columns], per_query, spread)
 
 
@@ -333,8 +333,8 @@ def choose_settings(judged: Judged, method: str, measure: str) -> DimensionSetti
         return oracle(evaluate_grid(judged, grid), measure).settings[0]
 
     def value(settings: DimensionSettings) -> float:
-        made = sharpened_queries(judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers)
-        return float(query_values(judged, made.queries)[measure].mean())
+        moved = sharpened_queries(judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers)
+        return float(query_values(judged, moved.queries)[measure].mean())
 
     return max(rocchio_grid(), key=value)
 
@@ -363,8 +363,8 @@ def evaluate_grid(judged: Judged, grid: Grid, *, rng: np.random.Generator | None
             orders, unserved = _orders(query, judged.documents, feedback, grid, answer=answer, rng=rng)
             ranks = _query_ranks(query, judged.documents, candidates, relevant, grid, orders, unserved)
             ranks[ranks >= min(judged.k, len(candidates))] = UNREACHED
-            for measure, of in values.items():
-                of[row] = measure_ranks(measure, ranks, relevant)
+            for measure, table in values.items():
+                table[row] = measure_ranks(measure, ranks, relevant)
             advance(1)
     return GridValues(settings, values)
 
@@ -501,12 +501,12 @@ def _compiled() -> Callable[..., Any]:
                         scores[j] += added[j]
                     done += 1
                 for m in range(len(columns)):
-                    own = scores[columns[m]]
+                    score = scores[columns[m]]
                     before = 0
                     for j in range(k):
-                        before += scores[j] > own
+                        before += scores[j] > score
                     for j in range(columns[m]):
-                        before += scores[j] == own
+                        before += scores[j] == score
                     out[o, c, m] = before
         return out
 

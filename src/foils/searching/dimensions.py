@@ -261,8 +261,8 @@ def scaled_to(query: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
         relevant: (…, d).
     """
     q, s = _vectors(query=query, relevant=relevant)
-    wanted, found = (np.linalg.norm(each, axis=-1, keepdims=True) for each in (q, s))
-    return np.asarray(s * np.divide(wanted, found, out=np.ones_like(found), where=found > 0))
+    wanted, actual = (np.linalg.norm(each, axis=-1, keepdims=True) for each in (q, s))
+    return np.asarray(s * np.divide(wanted, actual, out=np.ones_like(actual), where=actual > 0))
 
 
 def rdime_mask(query: npt.ArrayLike, importance: npt.ArrayLike) -> Mask:
@@ -359,32 +359,32 @@ def sharpened_queries(
     known = np.concatenate([np.zeros(0, np.int64), *feedback])
     if len(known) and not 0 <= known.min() <= known.max() < len(documents):  # NumPy takes −1 for the last document
         raise InputError(f"feedback {known.min()} to {known.max()}; expected positions of {len(documents):,} documents")
-    made = Sharpened(queries.copy(), np.ones((n, d), bool), np.zeros(n, bool), np.zeros(n, bool))
+    result = Sharpened(queries.copy(), np.ones((n, d), bool), np.zeros(n, bool), np.zeros(n, bool))
     if settings.keeps_all:
-        return made
-    made.no_feedback[:] = [not serves(len(rows), settings, answered=answers is not None) for rows in feedback]
+        return result
+    result.no_feedback[:] = [not serves(len(rows), settings, answered=answers is not None) for rows in feedback]
     if answers is not None:
-        made.no_feedback[:] |= np.isnan(answers).any(axis=1)
-    ready = np.flatnonzero(~made.no_feedback)
+        result.no_feedback[:] |= np.isnan(answers).any(axis=1)
+    ready = np.flatnonzero(~result.no_feedback)
     for start in range(0, len(ready), QUERIES):
         rows = ready[start : start + QUERIES]
         asked, lists = queries[rows], [feedback[row] for row in rows]
-        best = [of[: settings.k_plus] for of in lists]
+        best = [each[: settings.k_plus] for each in lists]
         suns = _mean(_gathered(documents, best)) if answers is None else np.asarray(answers[rows], np.float64)
         if settings.method == "rocchio":
-            made.queries[rows], made.moved[rows] = moved(asked, suns, weight=settings.weight), True
+            result.queries[rows], result.moved[rows] = moved(asked, suns, weight=settings.weight), True
             continue
         if settings.method == "rdime":
             mask = rdime_mask(asked, dime_importance(asked, scaled_to(asked, suns) if settings.scaled else suns))
         elif settings.method == "dime":
             mask = keep_share(dime_importance(asked, suns), settings.share)
         else:
-            last = [of[moon_rows(len(of), settings.k_minus, pool=settings.moon_pool, rng=rng)] for of in lists]
+            last = [each[moon_rows(len(each), settings.k_minus, pool=settings.moon_pool, rng=rng)] for each in lists]
             moons = _mean(_gathered(documents, last))
             importance = eclipse_importance(asked, suns, moons, alpha=settings.alpha, beta=settings.beta)
             mask = keep_share(importance, settings.share)
-        made.masks[rows], made.queries[rows] = mask, np.where(mask, asked, asked.dtype.type(0))
-    return made
+        result.masks[rows], result.queries[rows] = mask, np.where(mask, asked, asked.dtype.type(0))
+    return result
 
 
 def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:

@@ -144,12 +144,12 @@ class Retriever:
         Option(least=1).check("k", k)
         depth = max(k, FUSED_DEPTH) if self.ranked_by == "both" else k
         lexical, dense = self._lexical(asked, depth), self._dense(asked, depth)
-        found = [self.fusion.fuse(*lists)[:k] for lists in zip(lexical, dense, strict=True)]
-        rows = np.array([row for hits in found for row, _ in hits], np.int64)
+        fused = [self.fusion.fuse(*lists)[:k] for lists in zip(lexical, dense, strict=True)]
+        rows = np.array([row for hits in fused for row, _ in hits], np.int64)
         ids = self.collection.documents["doc_id"].take(pa.array(rows)).to_pylist()
         documents = iter(zip(ids, self.collection.document_texts(rows), strict=True))
         answers = []
-        for hits in found:
+        for hits in fused:
             listed = []
             for _, score in hits:
                 doc_id, text = next(documents)
@@ -234,12 +234,12 @@ class Answered(Result):
 
 def answered(retriever: Retriever, queries: Sequence[str], k: int) -> Answered:
     """Search for new queries, and return what is found as a result of `foils.search`."""
-    hits = tuple(tuple(found) for found in retriever.search(queries, k))
+    hits = tuple(tuple(listed) for listed in retriever.search(queries, k))
     return Answered(tuple(queries), hits, retriever.collection.name, retriever.ranked_by)
 
 
 def read_queries(path: str | Path) -> list[str]:
-    """Return the queries of a file, one on each line, or of standard input (`-`); blank lines are passed over.
+    """Return the queries of a file, one a line, or of standard input (`-`); blank lines do not count.
 
     Raises:
         InputError: no such file, or no query in it.
@@ -267,19 +267,19 @@ def documents_digest(collection: Collection) -> str:
     return hasher.hexdigest()
 
 
-def named_collection(collection: Collection, given: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
+def named_collection(collection: Collection, named_by: Mapping[str, Any], folder: str | Path) -> dict[str, Any]:
     """Return how retriever.json names the documents that were tuned on; nothing where they came from memory.
 
     Args:
         collection: the one that was read.
         folder: that retriever.json lies in; files are named from there, so that both may move together.
-        given: its `collection`, a path or a name, and the `columns` and `corpus` by which it was
+        named_by: its `collection`, a path or a name, and the `columns` and `corpus` by which it was
             read, where given.
     """
-    source = str(given["collection"])
+    source = str(named_by["collection"])
     if not (Path(source).exists() or ":" in source or source == "pydocs"):
         return {}
-    named = {"source": source, **{name: given[name] for name in ("columns", "corpus") if given.get(name)}}
+    named = {"source": source, **{name: named_by[name] for name in ("columns", "corpus") if named_by.get(name)}}
     for name in ("source", "corpus"):
         if name in named and Path(named[name]).exists():
             named[name] = os.path.relpath(Path(named[name]).resolve(), Path(folder).resolve())

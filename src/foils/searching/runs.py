@@ -241,8 +241,8 @@ class Searched(Result):
         """How many queries lost dimensions, were moved, and stayed for want of feedback or of an answer."""
         if self.ranked is None:
             return {}
-        made = self.ranked.sharpened
-        each = {"masked": ~made.masks.all(axis=1), "moved": made.moved, "no_feedback": made.no_feedback}
+        sharpened = self.ranked.sharpened
+        each = {"masked": ~sharpened.masks.all(axis=1), "moved": sharpened.moved, "no_feedback": sharpened.no_feedback}
         return {name: int(which.sum()) for name, which in each.items()}
 
     def write(self, path: str | Path) -> None:
@@ -266,10 +266,10 @@ class Searched(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return how the search was made, what was kept, and how many queries were masked or moved."""
-        said: dict[str, Any] = {"queries": self.queries}
+        facts: dict[str, Any] = {"queries": self.queries}
         if self.settings is not None:
-            said = {"settings": self.settings.to_json(), "kept": self.kept, **self.counts}
-        return {**self.facts, **said, "identical_ids": self.collection.identical_ids(self.split)}
+            facts = {"settings": self.settings.to_json(), "kept": self.kept, **self.counts}
+        return {**self.facts, **facts, "identical_ids": self.collection.identical_ids(self.split)}
 
 
 def embed_collection(
@@ -387,7 +387,7 @@ def _ids(collection: Collection, rows: Rows) -> list[str]:
 def _run_of(
     collection: Collection, query_ids: Sequence[str], lists: Sequence[Rows], scores: Sequence[Products], name: str
 ) -> Run:
-    queries = np.repeat(np.array(query_ids, object), [len(of) for of in lists]).tolist()
+    queries = np.repeat(np.array(query_ids, object), [len(listed) for listed in lists]).tolist()
     documents = collection.documents["doc_id"].take(pa.array(np.concatenate(lists)))
     return Run.ranked(queries, documents, np.concatenate(scores), name=name)
 

@@ -79,7 +79,7 @@ def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings:
     Source: Eclipse, sections 2 and 3.
     """
     rows = _rows(queries)
-    return np.asarray(_sharpened(rows, [_rows(of, rows.shape[1]) for of in feedback], settings).queries)
+    return np.asarray(_sharpened(rows, [_rows(vectors, rows.shape[1]) for vectors in feedback], settings).queries)
 
 
 @dataclass(frozen=True)
@@ -141,17 +141,17 @@ class SharpenedSearch(Generic[T]):
         if self.second_pass == "rerank":
             depth = max(reranked, needed)
         first = self._searched(rows, depth, options) if depth and len(rows) else [NOTHING] * len(rows)
-        made = _sharpened(rows, [vectors[: self.feedback_depth] for _, vectors in first], self.settings)
+        result = _sharpened(rows, [vectors[: self.feedback_depth] for _, vectors in first], self.settings)
         if self.second_pass == "rerank":
             first = [(documents[:reranked], vectors[:reranked]) for documents, vectors in first]
         else:
-            again = np.flatnonzero(made.changed) if depth >= k else np.arange(len(rows))
+            again = np.flatnonzero(result.changed) if depth >= k else np.arange(len(rows))
             if len(again):
-                second = self._searched(made.queries[again], k, options)
+                second = self._searched(result.queries[again], k, options)
                 for row, pair in zip(again.tolist(), second, strict=True):
                     first[row] = pair
         results = []
-        for query, pair, mask, moved in zip(made.queries, first, made.masks, made.moved.tolist(), strict=True):
+        for query, pair, mask, moved in zip(result.queries, first, result.masks, result.moved.tolist(), strict=True):
             scored = _scored(query, *pair)
             if self.second_pass == "rerank":  # of equal ones the earlier first
                 scored.sort(key=lambda match: -match.score)
@@ -171,7 +171,7 @@ class SharpenedSearch(Generic[T]):
 def _sharpened(queries: Floats, feedback: Sequence[Floats], settings: DimensionSettings) -> Sharpened:
     """The queries by their feedback, from vectors instead of positions."""
     ends = np.cumsum([0, *map(len, feedback)])
-    vectors = np.concatenate([of for of in feedback if len(of)] or [np.empty((0, queries.shape[1]), np.float32)])
+    vectors = np.concatenate([part for part in feedback if len(part)] or [np.empty((0, queries.shape[1]), np.float32)])
     lists = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
     return sharpened_queries(queries, Vectors.of(vectors), lists, settings)
 
@@ -196,8 +196,8 @@ def _checked(pair: Any, d: int) -> Found:
     return documents, array
 
 
-def _rows(given: npt.ArrayLike, d: int | None = None) -> Floats:
-    rows = np.ascontiguousarray(given, np.float32)
+def _rows(values: npt.ArrayLike, d: int | None = None) -> Floats:
+    rows = np.ascontiguousarray(values, np.float32)
     if rows.ndim != 2 or d not in (None, rows.shape[1]) or not np.isfinite(rows).all():
         raise InputError(f"expected finite vectors of shape (n, {d or 'd'}); found shape {rows.shape}")
     return rows

@@ -72,8 +72,8 @@ class Selected(Negatives):
     def tables(self) -> list[Table]:
         """Return rows, kept rows and weights by tier, with the rejected rows by reason."""
         rows = [
-            (tier, f"{of['rows']:,}", f"{of['kept']:,}", number(of["weight"], 1))
-            for tier, of in sorted(self.tiers().items())
+            (tier, f"{facts['rows']:,}", f"{facts['kept']:,}", number(facts["weight"], 1))
+            for tier, facts in sorted(self.tiers().items())
         ]
         notes = [*filter(None, [self.nothing_kept()])]
         notes += [f"{why}: {count:,}" for why, count in self.rejected().items()]

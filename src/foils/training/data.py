@@ -234,8 +234,8 @@ class RowTexts:
     def texts(self, column: str, rows: Sequence[Any] | Rows) -> list[Any]:
         """Return the texts of a column's rows; of lists of rows, lists of texts."""
         if len(rows) and isinstance(rows[0], list):
-            joined = iter(self.texts(column, [row for of in rows for row in of]))
-            return [list(islice(joined, len(of))) for of in rows]
+            joined = iter(self.texts(column, [row for listed in rows for row in listed]))
+            return [list(islice(joined, len(listed))) for listed in rows]
         return self.document_texts(rows) if column in self.documents else self.collection.query_texts(rows)
 
     def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:
@@ -330,8 +330,8 @@ class TrainingSet:
         Each is (N, 1 + k). A negative is a positive where the collection labels its text for a
         query of the same text.
         """
-        there, weights = self.rows[:, 1:] >= 0, self.facts.own_log_weights()
-        return there & np.isfinite(weights) & (weights != 0), there & np.isneginf(weights)
+        present, weights = self.rows[:, 1:] >= 0, self.facts.own_log_weights()
+        return present & np.isfinite(weights) & (weights != 0), present & np.isneginf(weights)
 
     def ratings_within(self) -> Floats:
         """Return (N, 1 + k) `facts.ratings`; of queries without an offset the ratings within the query, in that unit.

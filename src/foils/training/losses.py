@@ -87,9 +87,9 @@ class Share:
             )
         return cls(rows, rank, count)
 
-    def gathered(self, own: Tensor) -> Tensor:
+    def gathered(self, rows: Tensor) -> Tensor:
         """Return all processes' rows, (B, …) of (b, …); gradients of the own ones come from all processes."""
-        return own if self.count == 1 else torch.cat(gather_with_gradients(own))
+        return rows if self.count == 1 else torch.cat(gather_with_gradients(rows))
 
     def own_of(self, gradients: Tensor) -> Tensor:
         """Return ((1 + k)·b, …) the sum over processes of the own documents' gradients, of those of all documents."""
@@ -276,10 +276,10 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         if self.mixing is None or batch.facts is None:
             return per_query.sum()[None]
         size, width = batch.facts.ratings.shape
-        own = positives[:, None] + size * torch.arange(width, device=queries.device)
+        columns = positives[:, None] + size * torch.arange(width, device=queries.device)
         ratings = torch.from_numpy(batch.facts.ratings[begin:end]).to(similarities)
-        there = torch.isfinite(ratings).any(1)
-        predicted, ratings = similarities.gather(1, own)[there], ratings[there]
+        has_rating = torch.isfinite(ratings).any(1)
+        predicted, ratings = similarities.gather(1, columns)[has_rating], ratings[has_rating]
         if self.regression is not None:
             return torch.stack([per_query.sum(), self.regression(predicted, ratings).sum()])
         errors = objectives.rating_regression(self.gain * predicted + self.offset, ratings)
@@ -293,9 +293,9 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         return torch.tensor(counts)
 
 
-def gradients_of(losses: Iterable[Tensor], of: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
+def gradients_of(losses: Iterable[Tensor], tensors: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
     """Return each loss' gradients with respect to these tensors; None where it does not depend on one."""
-    return [torch.autograd.grad(loss, of, retain_graph=True, allow_unused=True) for loss in losses]
+    return [torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True) for loss in losses]
 
 
 class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[misc]
@@ -351,26 +351,26 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
 
     def _gradients(self, queries: Tensor, documents: Tensor, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return the loss, and its gradients of the own queries and of all documents; keep those of what it learns."""
-        own, share, size = self.own_parameters(), batch.share, self.mini_batch_size
+        parameters, share, size = self.own_parameters(), batch.share, self.mini_batch_size
         leaf, losses_of = documents.detach().requires_grad_(), 1 if self.mixing is None else 2
         sums = torch.zeros(losses_of, dtype=leaf.dtype, device=leaf.device)
-        per_loss = [[torch.zeros_like(each) for each in (queries, leaf, *own)] for _ in range(losses_of)]
+        per_loss = [[torch.zeros_like(each) for each in (queries, leaf, *parameters)] for _ in range(losses_of)]
         for begin in range(0, len(queries), size):
             block = queries[begin : begin + size].detach().requires_grad_()
             part = self.sums(block, leaf, begin, batch)
             sums += part.detach()
             for index, (loss, gradients) in enumerate(zip(part, per_loss, strict=True)):
                 more = index < len(part) - 1
-                new = torch.autograd.grad(loss, (block, leaf, *own), retain_graph=more, allow_unused=True)
+                new = torch.autograd.grad(loss, (block, leaf, *parameters), retain_graph=more, allow_unused=True)
                 _add([gradients[0][begin : begin + size], *gradients[1:]], new)
         means = self.counts(batch).to(sums) / share.count
         per_loss = [[each / mean for each in gradients] for gradients, mean in zip(per_loss, means, strict=True)]
         norms = torch.stack([share.norm(*gradients[:2]) for gradients in per_loss])
         losses = share.averaged(sums / means).requires_grad_()
         loss = losses[0] if self.mixing is None else self.mixing(losses, norms)
-        shares, *mixed = torch.autograd.grad(loss, (losses, *own), allow_unused=True)
+        shares, *mixed = torch.autograd.grad(loss, (losses, *parameters), allow_unused=True)
         of_queries, of_documents, *joined = (
-            sum(weight * g for weight, g in zip(shares, of, strict=True)) for of in zip(*per_loss, strict=True)
+            sum(weight * g for weight, g in zip(shares, column, strict=True)) for column in zip(*per_loss, strict=True)
         )
         _add(joined, mixed)
         self._own_gradients = joined
@@ -453,8 +453,8 @@ def make_loss(
         if unknown:
             log.warning("%d of %d rows have no teacher's scores to learn from", unknown, len(data))
         parts |= {"facts": replace(data.facts, ratings=scores), "mixing": objectives.make_mixing("fixed", alpha)}
-        how = {"temperature": chosen["temperature"], "teacher_temperature": softened}
-        parts["regression"] = partial(TEACHER_LOSSES[name], **how)
+        temperatures = {"temperature": chosen["temperature"], "teacher_temperature": softened}
+        parts["regression"] = partial(TEACHER_LOSSES[name], **temperatures)
     if mini_batch_size is None:
         return ContrastiveLoss(model, **parts)
     return CachedContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)

@@ -209,8 +209,8 @@ def load_trainable(
     if isinstance(model, (str, Path)):
         from foils.encode.models import load_cross_encoder
 
-        how: dict[str, Any] = {"device": device, "new_head": True, "trust_remote_code": trust_remote_code}
-        model = load_cross_encoder(model, seed=seed, **how) if reranker else load_model(model, **how)
+        options: dict[str, Any] = {"device": device, "new_head": True, "trust_remote_code": trust_remote_code}
+        model = load_cross_encoder(model, seed=seed, **options) if reranker else load_model(model, **options)
     if similarity is not None:
         model.similarity_fn_name = similarity_of(model, similarity)
     asked: dict[Kind, str | None] = {"query": query_prompt, "document": document_prompt}
@@ -289,7 +289,7 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
             each.data = each.data.float()
 
 
-def restore(own: Mapping[str, torch.Tensor], path: Path, what: str) -> None:
+def restore(tensors: Mapping[str, torch.Tensor], path: Path, what: str) -> None:
     """Fill tensors with what a checkpoint saved under their names.
 
     Raises:
@@ -302,10 +302,10 @@ def restore(own: Mapping[str, torch.Tensor], path: Path, what: str) -> None:
         saved = load_file(path)
     except (SafetensorError, OSError) as error:
         raise FormatError(f"damaged {what} ({error}); remove its checkpoint", path) from error
-    if {name: value.shape for name, value in saved.items()} != {name: value.shape for name, value in own.items()}:
-        raise FormatError(f"{sorted(saved)[:3]} of another training, which has {sorted(own)[:3]}; start anew", path)
+    if {name: value.shape for name, value in saved.items()} != {name: value.shape for name, value in tensors.items()}:
+        raise FormatError(f"{sorted(saved)[:3]} of another training, which has {sorted(tensors)[:3]}; start anew", path)
     with torch.no_grad():
-        for name, value in own.items():
+        for name, value in tensors.items():
             value.copy_(saved[name])
 
 

@@ -396,13 +396,14 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
     """
     encoder, store = settings.open_encoder(guide, data.texts.collection), settings.open_store()
     query_rows, query_places = np.unique(data.rows[:, 0], return_inverse=True)
-    there = np.where(data.rows[:, 1:] == ABSENT, data.rows[:, 1:2], data.rows[:, 1:])  # the positive for an absent one
-    document_rows, places = np.unique(there, return_inverse=True)
+    positives, listed = data.rows[:, 1:2], data.rows[:, 1:]
+    known = np.where(listed == ABSENT, positives, listed)  # the positive for an absent document
+    document_rows, places = np.unique(known, return_inverse=True)
     queries = store.embed(encoder, data.texts.texts("anchor", query_rows), "query", task="embedding queries (guide)")
     documents = store.embed(
         encoder, data.texts.documents_of(document_rows), "document", task="embedding documents (guide)"
     )
-    places = places.reshape(there.shape)
+    places = places.reshape(known.shape)
     return GuideVectors(queries.select(query_places), documents, places, description(encoder))
 
 
@@ -410,19 +411,19 @@ MARGINS = {SELF: 0.1, GUIDE: 0.0}
 """The published margins: Qwen3-Embedding's, by the model's own similarities, and GISTEmbed's, by a guide's."""
 
 
-def mask_log_weights(similarities: Tensor, own: Tensor, positives: Tensor, *, margin: float) -> Tensor:
+def mask_log_weights(similarities: Tensor, of_positives: Tensor, positives: Tensor, *, margin: float) -> Tensor:
     """Return (b, c) log w: −inf where s_ij > s_i₊ + margin, else 0; the positives' own log-weights are 0.
 
     Args:
         similarities: (b, c) s, higher is nearer.
-        own: (b,) s₊, of each query and its positive.
+        of_positives: (b,) s₊, of each query and its positive.
         positives: (b,) int64, each query's positive among the candidates.
         margin: in units of s; larger leaves out fewer.
 
     Source: Qwen3-Embedding (Zhang et al. 2025, eq. 1, where the margin is 0.1); GISTEmbed (Solatorio 2024, where it is
     0 and s is a guide's).
     """
-    weights = torch.zeros_like(similarities).masked_fill(similarities > (own + margin)[:, None], -math.inf)
+    weights = torch.zeros_like(similarities).masked_fill(similarities > (of_positives + margin)[:, None], -math.inf)
     return weights.scatter(1, positives[:, None], 0.0)
 
 

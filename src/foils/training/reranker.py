@@ -69,13 +69,13 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
     ) -> Tensor:
         """Return the loss of a batch of queries and their lists of documents, or one document each."""
-        lists = [[of] if isinstance(of, str) else of for of in inputs[1]]
-        pairs = [(query, document) for query, of in zip(inputs[0], lists, strict=True) for document in of]
+        lists = [[listed] if isinstance(listed, str) else listed for listed in inputs[1]]
+        pairs = [(query, document) for query, listed in zip(inputs[0], lists, strict=True) for document in listed]
         scores = self._scores(pairs, prompt, task)
         if isinstance(inputs[1][0], str):
             labels, parts = [torch.cat(list(labels), 1)], (scores,)
         else:
-            parts = scores.split([len(of) for of in lists])
+            parts = scores.split([len(listed) for listed in lists])
         terms = [self.terms(logits, *label.to(logits)) for logits, label in zip(parts, labels, strict=True)]
         sums, counts = torch.stack(terms).sum(0).unbind(1)
         means = sums / counts.clamp(min=1)
@@ -118,8 +118,8 @@ class DrawnLists(nn.Module):  # type: ignore[misc]
 
     def forward(self, inputs: Sequence[Any], labels: Sequence[Tensor], **more: Any) -> Any:
         """Return the loss of what is drawn from a batch of queries, and their lists of documents."""
-        drawn = [[0, *(1 + torch.randperm(len(of) - 1)[: self.count]).tolist()] for of in inputs[1]]
-        lists = [[of[place] for place in places] for of, places in zip(inputs[1], drawn, strict=True)]
+        drawn = [[0, *(1 + torch.randperm(len(listed) - 1)[: self.count]).tolist()] for listed in inputs[1]]
+        lists = [[listed[place] for place in places] for listed, places in zip(inputs[1], drawn, strict=True)]
         return self.loss(
             [inputs[0], lists], [label[..., places] for label, places in zip(labels, drawn, strict=True)], **more
         )
@@ -186,9 +186,9 @@ class Contrast(nn.Module):  # type: ignore[misc]
         contrasted = _term(losses)
         if not self.regresses:
             return contrasted
-        there = torch.isfinite(targets).any()
-        errors = objectives.rating_regression(scores[None], targets[None]) if there else scores.sum() * 0
-        return torch.cat([contrasted, _term(errors, there)])
+        has_target = torch.isfinite(targets).any()
+        errors = objectives.rating_regression(scores[None], targets[None]) if has_target else scores.sum() * 0
+        return torch.cat([contrasted, _term(errors, has_target)])
 
 
 @dataclass(frozen=True)
@@ -363,15 +363,15 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
             f"{weighed} negatives have a weight other than 1, {positive} are labelled positives of a query with the "
             "same text; losses of sentence-transformers can heed neither: take another loss"
         )
-    there = data.rows[:, 1:] >= 0
+    present = data.rows[:, 1:] >= 0
     if not loss.whole:
-        _warn_of_lost(data, there & np.isnan(target), loss.target)
-        there &= np.isfinite(target)
-    rows: NDArray[np.bool_] = there.sum(1) > (0 if loss.pointwise else 1)
+        _warn_of_lost(data, present & np.isnan(target), loss.target)
+        present &= np.isfinite(target)
+    rows: NDArray[np.bool_] = present.sum(1) > (0 if loss.pointwise else 1)
     if not (loss.pointwise or rows.all()):
         log.warning("%d of %d lists have fewer than two rated documents, and are left out", (~rows).sum(), len(rows))
-        there &= rows[:, None]
-    queries, documents, lengths = data.rows[rows, 0], data.rows[:, 1:][there], there.sum(1)[rows]
+        present &= rows[:, None]
+    queries, documents, lengths = data.rows[rows, 0], data.rows[:, 1:][present], present.sum(1)[rows]
     facts = [target]  # of each document, (N, 1 + k) each
     if ours:
         facts += [np.exp(data.facts.own_log_weights()), np.insert(gaps, 0, np.nan, 1)]
@@ -379,12 +379,12 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     if loss.pointwise:
         query = np.repeat(queries, lengths)  # a negative stands once, however many positives its query has
         first = np.sort(np.unique(np.stack([query, documents]), axis=1, return_index=True)[1])
-        values = np.stack([each[there][first] for each in facts], axis=1)  # (pairs, facts)
+        values = np.stack([each[present][first] for each in facts], axis=1)  # (pairs, facts)
         columns = {"query": query[first], "document": documents[first], "label": values[:, 0]}
         lengths = np.ones(len(first), np.int64)
     else:
-        values = np.stack(facts, axis=1)[np.repeat(there[:, None], len(facts), axis=1)]  # list by list, fact by fact
-        columns = {"query": queries, "documents": _lists(documents, lengths), "label": _lists(target[there], lengths)}
+        values = np.stack(facts, axis=1)[np.repeat(present[:, None], len(facts), axis=1)]  # list by list, fact by fact
+        columns = {"query": queries, "documents": _lists(documents, lengths), "label": _lists(target[present], lengths)}
     if ours:
         columns["label"] = _lists(_lists(values.ravel(), np.repeat(lengths, 3)), np.full(len(lengths), 3))
     texts = replace(data.texts, documents=frozenset({"document", "documents"}))

@@ -134,7 +134,7 @@ class TrainSettings(Settings):
             )
 
     def steps_of(self, rows: int) -> int:
-        """Return the optimizer steps of a training on this number of rows: `steps`, or those of the epochs."""
+        """Return the optimizer steps of a training on so many rows: `steps`, or those of the epochs."""
         if self.steps is not None:
             return self.steps
         return self.epochs * -(-rows // (self.batch_size * self.accumulated))

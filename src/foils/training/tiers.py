@@ -59,8 +59,8 @@ def by_progress(data: TrainingSet) -> TierCurriculum:
             than two tiers.
     """
     gaps = _gaps(data)
-    there, numbers = np.unique(tier_of(gaps), return_inverse=True)
-    names = [TIERS[i] for i in there]
+    tiers, numbers = np.unique(tier_of(gaps), return_inverse=True)
+    names = [TIERS[i] for i in tiers]
     if np.isnan(gaps).any() or TIERS[0] in names or len(names) < 2:
         raise InputError(
             f"a curriculum by progress needs rows as outside_danger leaves them, of two tiers or more among "
@@ -156,7 +156,7 @@ class TierBatchSampler(EpochBatchSampler):
         if self._decks is None or state["tiers"] != self.planner.tiers.tolist():
             raise InputError("the checkpoint's curriculum is of other rows or tiers; start anew")
         self._epoch_dealt, self._rng.bit_generator.state = state["epoch"], state["generator"]
-        self._dealt, self._decks.left = ([np.array(each, np.int64) for each in state[of]] for of in ("dealt", "left"))
+        self._dealt, self._decks.left = ([np.array(each, np.int64) for each in state[key]] for key in ("dealt", "left"))
 
 
 class TierCurriculum(BatchHook):
@@ -191,15 +191,15 @@ class TierCurriculum(BatchHook):
     def wrapped(self, loss: nn.Module, model: Any = None) -> nn.Module:
         """Return the loss, of which each batch in training is kept from now on, so that it can be computed again."""
 
-        def keep(_: nn.Module, given: tuple[Any, ...]) -> None:
+        def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
             if torch.is_grad_enabled():
-                features, labels = given
+                features, labels = inputs
                 kind = labels.device.type
                 precision = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
                 # copies, since models write into what they read
                 self._batch = [dict(column) for column in features], labels, RandContext(labels), precision
 
-        def note(_: nn.Module, given: Any, value: Tensor) -> None:
+        def note(_: nn.Module, inputs: Any, value: Tensor) -> None:
             if torch.is_grad_enabled():
                 self._before = value.detach()
 
@@ -215,7 +215,7 @@ class TierCurriculum(BatchHook):
             after = self._loss(features, labels)
         return float(self._before), float(after), labels.cpu().numpy()
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Find the training set's sampler; on resuming, restore what was drawn and learned.
 
         Raises:
@@ -225,7 +225,7 @@ class TierCurriculum(BatchHook):
             raise InputError(
                 "a curriculum by learning progress needs one process, one device and a step for each batch"
             )
-        super().on_train_begin(args, state, control, **given)
+        super().on_train_begin(args, state, control, **more)
         self.sampler.start()
         if state.global_step:
             saved = whole_json(checkpoint_of(args, state) / self.file)
