@@ -30,7 +30,7 @@ import foils.mining.methods
 import foils.mining.scorers
 import foils.rating.doors
 import foils.rating.judges
-import foils.rating.opening
+import foils.rating.session
 import foils.searching.dimensions
 import foils.searching.doors
 import foils.searching.retriever
@@ -235,14 +235,13 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.client.Price | None = ..., max_cost: float | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
-    judge: foils.rating.opening.JudgesLike = ..., between_judge: foils.rating.opening.JudgeLike | None = ...,
+    judge: foils.rating.session.JudgesLike = ..., between_judge: foils.rating.session.JudgeLike | None = ...,
     temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,
-    budget: int | None = ..., between: int | None = ..., model: typing.Literal["thurstone", "bradley-terry"] = ...,
-    prior_sd: float | None = ..., validate: typing.Literal["none", "borderline", "all"] = ...,
-    question: foils.rating.judges.QuestionSettings = ..., answer: typing.Literal["preference", "thoughts", "token",
-    "order", "relevance"] = ..., orders: int = ..., domain: str = ...,
-    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
-    llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    between: int | None = ..., model: typing.Literal["thurstone", "bradley-terry"] = ..., prior_sd: float | None = ...,
+    validate: typing.Literal["none", "borderline", "all"] = ..., question: foils.rating.judges.QuestionSettings = ...,
+    answer: typing.Literal["preference", "thoughts", "token", "order", "relevance"] = ..., orders: int = ...,
+    domain: str = ..., llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ...,
+    key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.client.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,

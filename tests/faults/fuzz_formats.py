@@ -276,7 +276,7 @@ def _negatives(path: Path) -> int:
 
 
 def _answers(path: Path) -> int:
-    from foils.rating.session import read_answers
+    from foils.rating.judges import read_answers
 
     table = read_answers(path)
     for name in ("forward", "backward"):

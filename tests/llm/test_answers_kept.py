@@ -137,18 +137,20 @@ def test_no_text_can_write_the_marks_around_it():
 
 
 def test_slots_are_filled_and_values_are_no_slots():
-    template = Template("{query}? {domain}! {query}", "own", ("query",), ("domain", "other"))
+    template = Template("{query}? {domain}! {query}", "own")
     assert template.filled(query="{domain}", domain="law", other="-") == "{domain}? law! {domain}"
-    assert template.slots == {"query", "domain"}
+    assert template.slots == ["query", "domain"]
 
 
-def test_other_slots_are_refused(tmp_path):
-    refused(r"unknown slots b; known are a", Template, "{a} {b}", "own", ("a",))
+def test_other_slots_than_those_of_our_prompt_are_refused(tmp_path):
+    known = "known are query, first, second, domain, answer"
+    template = Template("{query} {first} {second} {b}", "own")
+    refused(rf"the template has unknown slots b; {known}", Template.of, template, "foils.rating", "pairwise-1")
     path = tmp_path / "mine.v2.txt"
-    path.write_text("{c}")
-    with pytest.raises(FormatError, match=r"mine\.v2\.txt: the template lacks \{a\}"):
-        Template.of(path, "", "", needed=("a",), optional=("c",))
-    assert Template.of(path, "", "", needed=("c",)).version == "mine.v2"
+    path.write_text("{first} {query}")
+    with pytest.raises(FormatError, match=r"mine\.v2\.txt: the template lacks \{second\}"):
+        Template.of(path, "foils.rating", "pairwise-1")
+    assert Template.of(path, "foils.rating", "pairwise-1", optional=("second", "answer", "domain")).version == "mine.v2"
 
 
 def test_costs_are_said_before_the_first_request(tmp_path, caplog):
@@ -157,6 +159,6 @@ def test_costs_are_said_before_the_first_request(tmp_path, caplog):
     form = Form("word", "Answer in JSON.", str, {"type": "string"})
     with serving(lambda number, _: Reply('{"word": "yes"}')) as server:
         client = Client("m", server.url, price=(1000.0, 2000.0))
-        questions = Questions(client, tmp_path, form, Template("{query}", "own", ("query",)))
+        questions = Questions(client, tmp_path, form, Template("{query}", "own"))
         assert questions.ask(prompts) == ["yes"] * 4
     assert "3 questions, about 1,425 prompt tokens and 36 completion tokens; cost: 1.50" in caplog.text

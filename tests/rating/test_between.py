@@ -18,14 +18,12 @@ from foils.rating import (
     Pairs,
     Spread,
     answers_between,
-    candidate_keys,
     fit_offsets,
     pairs_between,
     thurstone,
 )  # fmt: skip
 from foils.rating.estimators import THURSTONE
 from foils.rating.fitting import fitted_offsets
-from foils.rating.pairs import query_keys
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from judging import LetterEncoder, NumberJudge, letters, listed, numbers, rate_negatives
@@ -52,8 +50,8 @@ def planted(queries: int, size: int, rng: np.random.Generator, *, spread: float)
 
 
 def drawn(candidates: Candidates, degree: int = 6, seed: int = 0) -> Any:
-    keys, of_query = candidate_keys(candidates, seed), query_keys(candidates.query_ids, seed)
-    return pairs_between(candidates.offsets, keys, of_query, np.ones(len(keys), bool), degree)
+    every = np.ones(int(candidates.offsets[-1]), bool)
+    return pairs_between(candidates, every, degree=degree, seed=seed)
 
 
 def exact_ratings(candidates: Candidates, own: Any) -> Any:

@@ -95,7 +95,7 @@ def test_each_judge_of_an_ensemble_is_tried_before_the_others_are_paid_for(name)
     with pytest.raises(FailureError, match="the judge judge 1 is not clearly better than chance"):
         asked(judges)
     assert [judge.asked for judge in judges] == [80, 80]
-    assert len(asked(judges, accept_judge=True).summary.judges) == 2
+    assert asked(judges, accept_judge=True).summary.comparisons > 40
 
 
 def test_nine_in_ten_judges_that_toss_coins_end_in_the_trial_and_the_others_at_the_end():

@@ -14,7 +14,6 @@ from foils.rating.pairs import (
     algebraic_connectivity,
     all_pairs,
     candidate_keys,
-    first_pairs,
     regular_pairs,
 )
 from foils.runtime import memory
@@ -129,21 +128,6 @@ def test_a_graph_depends_on_its_query_its_candidates_and_the_seed_alone(n):
         assert asked(regular_pairs([n], degree=6, keys=keyed([names], 1)), names) != alone
         second = regular_pairs([9, n], degree=6, keys=keyed([other, names]))  # the same documents of another query
         assert asked(second, [*other, *names], 1) != alone
-
-
-@pytest.mark.parametrize("sizes", [[20, 5, 10, 1, 0, 8]])
-def test_first_pairs_go_with_the_candidates_and_are_those_of_more(sizes):
-    pairs = regular_pairs(sizes, degree=6, keys=np.random.default_rng(2))
-    before = set()
-    for most in (1, 10, 43, 60, len(pairs), len(pairs) + 5):
-        some = first_pairs(pairs, most)
-        chosen = set(zip(some.first.tolist(), some.second.tolist(), strict=True))
-        assert len(chosen) == min(most, len(pairs))
-        assert before <= chosen
-        before = chosen
-    cycles = first_pairs(pairs, 43)  # the first cycle of each: as many pairs as candidates
-    np.testing.assert_array_equal(np.diff(cycles.pair_offsets), [20, 5, 10, 0, 0, 8])
-    assert (algebraic_connectivity(cycles)[[0, 1, 2, 5]] > 0).all()
 
 
 def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypatch):

@@ -18,13 +18,13 @@ from foils.rating import (
     Judgements,
     Pairs,
     RecordedJudge,
-    agreements,
     all_pairs,
     ask,
     combined,
+    session,
 )  # fmt: skip
 from foils.runtime.errors import FailureError, FormatError, InputError
-from judging import LetterEncoder, NumberJudge, letters, listed, numbers, rate_negatives
+from judging import LetterEncoder, NumberJudge, letters
 from refusals import refused
 
 
@@ -61,12 +61,13 @@ def test_what_is_kept_is_not_asked_again_and_a_failure_is(tmp_path):
     assert other.asked == 2 * len(pairs), "another judge's answers are its own"
 
 
-def test_a_killed_run_asks_only_what_is_missing(tmp_path):
+def test_a_killed_run_asks_only_what_is_missing(tmp_path, monkeypatch):
     candidates, pairs, store = letters((4, 3, 5)), all_pairs([4, 3, 5]), AnswerStore(tmp_path)
+    monkeypatch.setattr(session, "BLOCK", 6)
     with pytest.raises(KeyboardInterrupt):
-        ask(NumberJudge(most=12), candidates, pairs, store=store, block=6)
+        ask(NumberJudge(most=12), candidates, pairs, store=store)
     judge = NumberJudge()
-    resumed = ask(judge, candidates, pairs, store=store, block=6)
+    resumed = ask(judge, candidates, pairs, store=store)
     assert judge.asked == 2 * (len(pairs) - 6)
     np.testing.assert_array_equal(resumed.preference, ask(NumberJudge(), candidates, pairs).preference)
 
@@ -82,7 +83,7 @@ def test_answers_that_are_no_probabilities_are_failures(answers):
 
 
 def answers(path, **columns):
-    whole = {"query_id": ["q"], "first": ["a"], "second": ["b"], "preference": [0.5], **columns}
+    whole = {"query_id": ["q"], "first": ["a"], "second": ["b"], "forward": [0.5], "backward": [0.5], **columns}
     pq.write_table(pa.table({name: values for name, values in whole.items() if values is not None}), path)
     return path
 
@@ -90,13 +91,19 @@ def answers(path, **columns):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"preference": ["x"]}, "column preference is string, expected double"),
+        ({"forward": ["x"]}, "column forward is string, expected double"),
         ({"query_id": [1.0]}, "column query_id is double, expected string"),
         ({"first": [None]}, "1 rows have no first"),
-        ({"preference": [float("inf")]}, r"1 values of forward are outside \[0, 1\]"),
-        ({"preference": None}, "no column forward, backward"),
+        ({"forward": [float("inf")]}, r"1 values of forward are outside \[0, 1\]"),
+        ({"forward": None, "backward": None}, "no column forward, backward"),
         (
-            {"query_id": ["q", "q"], "first": ["a", "a"], "second": ["b", "b"], "preference": [0.1, 0.9]},
+            {
+                "query_id": ["q", "q"],
+                "first": ["a", "a"],
+                "second": ["b", "b"],
+                "forward": [0.1, 0.9],
+                "backward": [0.9, 0.1],
+            },
             "1 pairs are judged more than once",
         ),
     ],
@@ -208,26 +215,3 @@ def test_logits_are_kept_with_a_teachers(tmp_path):
     model.predict = None
     found = CrossEncoderJudge(model, store=store).judge(candidates, all_pairs([2]))
     np.testing.assert_allclose(found, [expit(2.0)])
-
-
-def said(*answers):
-    forward = np.array(answers)
-    return Judgements(forward, 1 - forward)
-
-
-def test_agreement_with_the_others_by_hand():
-    judges = [said(0.9, 0.2, 0.5, np.nan, 0.8), said(0.6, 0.7, 0.9, 0.1, np.nan), said(0.7, 0.4, 0.9, 0.2, np.nan)]
-    # means of the others: 0.65, 0.55, 0.9, 0.15, none; 0.8, 0.3, 0.7, 0.2, 0.8; 0.75, 0.45, 0.7, 0.1, 0.8
-    np.testing.assert_allclose(agreements(judges), [1 / 2, 3 / 4, 1.0])
-    assert np.isnan(agreements([said(0.5), said(0.9)])).all()
-
-
-def test_a_rating_shows_each_judge_of_an_ensemble():
-    collection, rows = numbers({f"d{i}": i for i in range(8)}, 1), listed([("q0", f"d{i}") for i in range(8)])
-    judges = [NumberJudge(), NumberJudge(bias=0.05, name="biased"), NumberJudge(name="backwards", temperature=-4.0)]
-    rated = rate_negatives(collection, rows, judges, validate="all")
-    shown = [(each["name"], each["agreement"]) for each in rated.summary.judges]
-    assert shown == [("numbers", 1), ("biased", 1), ("backwards", 0)]
-    assert [each["position_bias"] for each in rated.to_json()["judges"]] == pytest.approx([0, 0.05, 0], abs=0.02)
-    assert "judge backwards" in str(rated)
-    assert rate_negatives(collection, rows, judges[0]).summary.judges == []

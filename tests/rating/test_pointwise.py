@@ -11,8 +11,8 @@ from scipy.special import expit, logit
 import foils
 from foils.encode.opening import AT_128
 from foils.llm import LLMSettings
-from foils.rating import Candidates, LLMJudge, all_pairs, ask
-from foils.rating.opening import JudgeSettings, Opening, QuestionSettings, open_judge
+from foils.rating import Candidates, LLMJudge, QuestionSettings, all_pairs, ask
+from foils.rating.session import JudgeSettings, Opening, open_judge
 from foils.runtime.errors import FailureError, InputError
 from judging import listed, numbers
 from llm_server import Reply, serving

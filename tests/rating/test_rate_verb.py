@@ -16,7 +16,7 @@ from foils.data import Negatives
 from foils.encode.opening import AT_128
 from foils.llm import Client, LLMSettings
 from foils.rating import QuestionSettings
-from foils.rating.opening import JudgeSettings, Opening
+from foils.rating.session import JudgeSettings, Opening
 from foils.runtime.errors import FailureError, InputError
 from judging import listed
 from llm_server import Reply, serving
@@ -27,8 +27,9 @@ QUERIES, LEVELS = {f"q{i}": f"query {i}" for i in range(3)}, {f"d{i}": f"w{i}" f
 
 def record(path, preference):
     """Write P(di ≻ dj) for all queries and i > j."""
-    rows = [(q, f"d{i}", f"d{j}", preference(i, j)) for q in QUERIES for i in range(8) for j in range(i)]
-    names = ("query_id", "first", "second", "preference")
+    pairs = [(q, i, j) for q in QUERIES for i in range(8) for j in range(i)]
+    rows = [(q, f"d{i}", f"d{j}", preference(i, j), 1 - preference(i, j)) for q, i, j in pairs]
+    names = ("query_id", "first", "second", "forward", "backward")
     pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
 
 
@@ -90,10 +91,11 @@ def by_number(number, asked):
 def test_costs_are_said_first_and_a_failure_of_every_question_last(folder, capsys):
     with serving(lambda number, asked: Reply("no idea")) as server:
         options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--price", "1000,0"]
-        assert rate(folder, *options, "--budget", "12") == 1  # fewer questions than those after which a run stops
+        rows = listed([("q0", "d0"), ("q0", "d1"), ("q0", "d2")])  # fewer questions than those after which a run stops
+        rows.write(folder / "negatives.parquet")
+        assert rate(folder, *options) == 1
         said = " ".join(capsys.readouterr().err.split())
         assert re.search(r"m at http://127\S+: 12 questions, about [\d,]+ prompt tokens .* cost: [\d,]+\.\d\d", said)
-        assert re.search(r"the budget leaves \d+ of 24 candidates unrated; give more", said)
         assert 'no question was answered (an answer in which "preference" cannot be read)' in said
     assert not (folder / "rated.parquet").exists()
 
@@ -149,8 +151,9 @@ def test_the_answers_of_an_ensemble_are_written_and_read_together(folder, tmp_pa
         judges = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url]
         assert rate(folder, *judges, "--judgements", str(kept), "--json", str(folder / "r.json")) == 1
         assert rate(folder, *judges, "--judgements", str(kept), "--json", str(folder / "r.json"), "--accept-judge") == 0
-    one, two = json.loads((folder / "r.json").read_text())["judges"]
-    assert (one["missing"], two["missing"]) == (0, 3 * 6), "six pairs of w6 in each query lack an order"
+    rows = pq.read_table(kept).to_pylist()
+    of_w6 = [row for row in rows if "d6" in (row["first"], row["second"])]
+    assert [row["forward"] > 0.5 for row in of_w6] == [row["first"] > row["second"] for row in of_w6], "one alone"
     together = gaps(folder)
     assert rate(folder, "--judge", f"recorded:{kept}") == 0
     np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
@@ -162,7 +165,7 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
     place = tiny_cross_encoder(tmp_path, [*LEVELS.values(), "query"])
     asked = {}
     monkeypatch.setattr(
-        "foils.rating.opening.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
+        "foils.rating.session.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
     )
     options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
     assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err

@@ -13,6 +13,11 @@ from foils.statistics.elo_scale import ELO_PER_PROBIT
 from judging import listed, numbers, rate_negatives
 
 
+def by_residuals(pairs: Pairs, w: Floats, spread: Spread) -> Spread:
+    """The spread that ratings by Thurstone's model refine."""
+    return refined(pairs, w, spread, lambda sd: thurstone(pairs, w, prior_sd=sd, standard_errors=False))
+
+
 def planted(sd: float, *, n: int = 30, queries: int = 40, degree: int = 6, seed: int = 0) -> tuple[Pairs, Floats]:
     rng = np.random.default_rng(seed)
     truth = rng.normal(0, sd, (queries, n))
@@ -42,7 +47,7 @@ def test_the_moments_are_those_of_the_model(sd):
 def test_planted_spread_and_dispersion_are_found(sd, votes):
     pairs, truth = planted(sd)
     w = answers(pairs, truth, votes)
-    spread = refined(pairs, w, spread_of(pairs, w))
+    spread = by_residuals(pairs, w, spread_of(pairs, w))
     assert spread.sd == pytest.approx(sd, rel=0.2)
     assert spread.dispersion == pytest.approx(1 / votes, rel=0.25)
     assert votes > 1 or spread.dispersion == 1
@@ -53,7 +58,7 @@ def test_planted_spread_and_dispersion_are_found(sd, votes):
 def test_ratings_are_near_the_best_that_any_prior_gives_and_errors_cover(degree, votes):
     pairs, truth = planted(0.7, degree=degree)
     w = answers(pairs, truth, votes)
-    spread = refined(pairs, w, spread_of(pairs, w))
+    spread = by_residuals(pairs, w, spread_of(pairs, w))
     fitted = thurstone(pairs, w, prior_sd=spread.prior_sd)
 
     def error(prior_sd: float) -> float:
@@ -70,7 +75,7 @@ def test_ratings_are_near_the_best_that_any_prior_gives_and_errors_cover(degree,
 def test_answers_without_noise_get_the_weakest_prior():
     pairs, truth = planted(0.7, queries=3)
     w = answers(pairs, truth, 0)
-    spread = refined(pairs, w, spread_of(pairs, w))
+    spread = by_residuals(pairs, w, spread_of(pairs, w))
     assert spread.prior_sd == pytest.approx(WEAKEST)
     np.testing.assert_allclose(thurstone(pairs, w, prior_sd=spread.prior_sd).rating, truth, atol=0.08)
 
@@ -78,7 +83,7 @@ def test_answers_without_noise_get_the_weakest_prior():
 def test_yes_or_no_answers_that_never_contradict_each_other_do_not_run_away():
     pairs, truth = planted(0.7)
     w = (truth[pairs.first] > truth[pairs.second]).astype(float)
-    spread = refined(pairs, w, spread_of(pairs, w))
+    spread = by_residuals(pairs, w, spread_of(pairs, w))
     assert 1.7 < spread.sd < MOST
     assert spread.dispersion == 1
     widths = [np.ptp(thurstone(pairs, w, prior_sd=sd).elo.reshape(40, 30), axis=1).mean() for sd in (spread.sd, 10.0)]
@@ -89,7 +94,7 @@ def test_where_no_candidate_has_two_answers_the_spread_is_the_belief_s():
     pairs = Pairs([0, 4], [0, 2], [1, 3])
     for w in ([1.0, 0.0], [np.nan, 1.0], [np.nan, np.nan]):
         assert spread_of(pairs, w).sd == pytest.approx(0.66, abs=0.01)  # of the log-normal belief, cut at 2 probits
-    assert refined(pairs, np.array([1.0, 0.0]), Spread(1.0)) == Spread(1.0)
+    assert by_residuals(pairs, np.array([1.0, 0.0]), Spread(1.0)) == Spread(1.0)
 
 
 class PlantedJudge:
@@ -136,4 +141,4 @@ def test_errors_of_gaps_from_fractional_answers_cover(sd, noise):
 def test_orders_that_agree_or_say_yes_or_no_add_no_error():
     half = np.full(50, 0.5)
     for forward in (np.linspace(0.1, 0.9, 50), np.repeat([0.0, 1.0], 25)):
-        assert order_noise(Judgements(forward, 1 - forward), half, 0.1) == (1.0, 1.0)
+        assert order_noise(Judgements(forward, 1 - forward), half, 0.1, 0 * half) == (1.0, 1.0)

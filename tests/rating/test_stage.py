@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,12 @@ import pytest
 from foils.data import Negatives
 from foils.data.collection import ALL_QUERIES
 from foils.data.negatives import TOP
-from foils.rating import Rated, RecordedJudge, session
+from foils.rating import Rated, session
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.selection.doors import select
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from judging import NumberJudge, listed, numbers, rate_negatives
-from refusals import refused
 
 JUDGED = {"train": {"q0": {"d11": 1, "d2": 1}, "q1": {"d5": 1}}, "test": {"q2": {"d3": 1}}}
 EXACT = {"degree": 10, "model": "bradley-terry", "prior_sd": 1e4}  # all pairs, and next to no prior
@@ -47,7 +45,7 @@ def test_gaps_are_the_planted_ones_in_elo_points():
     assert len(rated.pairs) == rated.summary.comparisons
     lead = np.array([float(text) for text in rated.candidates.texts(np.arange(20))])
     lead = lead[rated.pairs.first] - lead[rated.pairs.second]
-    np.testing.assert_allclose(rated.preference, 1 / (1 + np.exp(-lead)))
+    np.testing.assert_allclose(rated.judgements.preference, 1 / (1 + np.exp(-lead)))
     assert rated.summary.queries == 2
     assert rated.summary.comparisons == 2 * 10 * 4 // 2
     assert rated.summary.unrated == rated.summary.missing == 0
@@ -193,7 +191,7 @@ def test_a_query_of_one_candidate_has_no_rating_and_no_top():
     assert rated.summary.unrated == 1
 
 
-# What was answered is not asked for again when queries, candidates or the budget grow; a budget is kept
+# What was answered is not asked for again when queries or candidates grow
 
 
 COLLECTION = numbers({f"d{i}": i / 10 for i in range(40)}, 4)
@@ -218,42 +216,17 @@ def test_growth_costs_what_is_new(tmp_path):
     assert questions(judge, {"q2": 12, "q1": 20}, tmp_path, degree=4) == 0  # fewer cycles are the first ones
 
 
-def test_a_budget_is_kept_and_counts_what_is_known(tmp_path):
-    sizes = {"q0": 20, "q1": 10}
-    judge = NumberJudge()  # asked in both orders
-    assert questions(judge, sizes, tmp_path, budget=101) == 100
-    assert questions(judge, sizes, tmp_path, budget=101) == 0
-    assert questions(judge, sizes, tmp_path, budget=10_000) > 0
-    assert questions(NumberJudge(), sizes, tmp_path / "anew") == judge.asked
-
-
-def test_the_judges_of_an_ensemble_share_a_budget():
-    judges = [NumberJudge(), NumberJudge(antisymmetric=True, name="other")]
-    rated(judges, {"q0": 20}, budget=60)
-    assert [judge.asked for judge in judges] == [40, 20]
-
-
-def test_a_stopped_run_with_a_budget_ends_with_the_same_table(tmp_path, monkeypatch):
-    sizes, settings = {"q0": 20, "q1": 15}, {"budget": 150, "cache": tmp_path / "part"}
+def test_a_stopped_run_ends_with_the_same_table(tmp_path, monkeypatch):
+    sizes, settings = {"q0": 20, "q1": 15}, {"cache": tmp_path / "part"}
     monkeypatch.setattr(session, "BLOCK", 10)
-    whole = rated(NumberJudge(), sizes, **{**settings, "cache": tmp_path / "whole"})
+    whole = rated(NumberJudge(), sizes, cache=tmp_path / "whole")
     first, second = NumberJudge(most=61), NumberJudge()
     with pytest.raises(KeyboardInterrupt):
         rated(first, sizes, **settings)
     again = rated(second, sizes, **settings)
     assert again.digest == whole.digest
-    assert first.asked + second.asked <= 150 + 2 * 35  # whole queries are written together
-
-
-def test_what_does_nothing_together_is_refused(tmp_path):
-    for settings, said in (
-        ({"budget": 50, "validate": "all"}, "validate all: no effect with budget 50 (further"),
-        ({"budget": 1}, "budget 1: a pair takes 2 questions"),
-    ):
-        refused(re.escape(said), rated, NumberJudge(), {"q0": 5}, **settings)
-    rated(NumberJudge(), {"q0": 5}).write_judgements(tmp_path / "answers.parquet")
-    with pytest.raises(InputError, match="budget 9: a pair takes 0 questions"):
-        rated(RecordedJudge(tmp_path / "answers.parquet"), {"q0": 5}, budget=9)
+    assert first.asked > 0
+    assert first.asked + second.asked == 2 * len(whole.pairs), "nothing is asked twice"
 
 
 def test_judgements_that_were_written_are_a_judge(tmp_path):

@@ -34,8 +34,8 @@ from foils.labelling.sheet import (
 from foils.llm import LLMSettings, Questions, RelevanceQuestions, Usage
 from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask
 from foils.rating.judges import RELEVANCE
-from foils.rating.opening import JudgeSettings, Opening
-from foils.rating.opening import open_judge as open_compared
+from foils.rating.session import JudgeSettings, Opening
+from foils.rating.session import open_judge as open_compared
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import LABEL_FILES, without_nan
 from foils.runtime.options import Option, Settings, door, several, spelled

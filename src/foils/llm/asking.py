@@ -105,13 +105,20 @@ class Request:
 
         Raises:
             NoAnswerError: the model refused, said nothing, or was cut off; there are no
-                log-probabilities; or the completion has another shape.
+                log-probabilities; the server counts something that is no number of tokens; or the
+                completion has another shape.
         """
-        self._count(completion, usage)
         choice = _at(completion, "choices", 0)
+        message = _at(choice, "message")
+        content, reasons = _text(message), _reasons(message)
+        sent = [_at(completion, "usage", name) for name in ("prompt_tokens", "completion_tokens")]
+        wrong = [each for each in sent if each is not None and (type(each) is not int or each < 0)]
+        self.estimate(usage, content + reasons, [None if wrong else each for each in sent])
+        if wrong:
+            raise NoAnswerError(f"an answer whose usage is no number of tokens ({str(wrong[0])[:50]})")
         if choice is None:
             raise NoAnswerError("an answer without choices")
-        if _at(choice, "message", "refusal"):
+        if _at(message, "refusal"):
             raise NoAnswerError("the model refused")
         if self.first_token:
             listed = _at(choice, "logprobs", "content", 0, "top_logprobs")
@@ -123,30 +130,13 @@ class Request:
         reason = _at(choice, "finish_reason")
         if reason == "length":
             raise NoAnswerError("an answer that was cut off; allow it more tokens")
-        message = _at(choice, "message")
-        content, reasons = _text(message), _reasons(message)
         if not content:
-            if _at(message, "content"):
-                raise NoAnswerError("an answer whose content is no text")
             raise NoAnswerError(f"an empty answer (finish reason {reason})")
         if reasons:
             content = f"<think>{reasons}</think>{content}"
         if "<think>" in content.rpartition("</think>")[2]:
             raise NoAnswerError("thoughts without an end")
         return content
-
-    def _count(self, completion: Any, usage: Usage) -> None:
-        """Add the tokens of a completion; what the server does not count is estimated.
-
-        Raises:
-            NoAnswerError: the server counts something that is no number of tokens.
-        """
-        sent = [_at(completion, "usage", name) for name in ("prompt_tokens", "completion_tokens")]
-        wrong = [each for each in sent if each is not None and (type(each) is not int or each < 0)]
-        message = _at(completion, "choices", 0, "message")
-        self.estimate(usage, _text(message) + _reasons(message), [None if wrong else each for each in sent])
-        if wrong:
-            raise NoAnswerError(f"an answer whose usage is no number of tokens ({str(wrong[0])[:50]})")
 
     def estimate(self, usage: Usage, answer: str = "", counted: Sequence[int | None] = (None, None)) -> None:
         """Add the tokens of prompt and answer that were counted; where none were, as many as the characters make.
@@ -228,9 +218,8 @@ def ask_all(
                 return
             in_a_row = 0 if served["failure"] is None or "came" in served else in_a_row + 1
             if in_a_row >= client.patience:
-                where = f"(last: {served['failure']}) at {client.where}"
-                said = f"{in_a_row} records in a row failed {where}; what was finished is kept"
-                raise FailureError(f"{said}, and another run asks for the rest")
+                last = f"(last: {served['failure']}) at {client.where}"
+                raise FailureError(f"{in_a_row} records in a row failed {last}; what was finished is kept")
 
     async def ask() -> None:
         timeout = Timeout(client.timeout, connect=min(client.timeout, CONNECTING))

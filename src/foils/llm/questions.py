@@ -36,6 +36,7 @@ _COUNTED = ("requests", "tokens", "estimated", "failure")  # of a record, what t
 AROUND = r"[\s\"'`*}\].,)]*"  # what may stand behind a value
 _NUMBER = r"((?:\d*\.\d+|\d+)(?:[eE][-+]?\d+)?\s*%?)"
 _SLOT = re.compile(r"\{([a-z_]+)\}")
+OPTIONAL = ("domain", "answer")  # slots that a prompt may have
 
 
 @dataclass(frozen=True)
@@ -45,58 +46,43 @@ class Template:
     Attributes:
         text: the whole prompt.
         version: what to call it in provenance.
-        needed: slots that it must have.
-        optional: slots that it may have.
-
-    Raises:
-        InputError: a slot that is needed is missing, or one is unknown.
     """
 
     text: str
     version: str
-    needed: Sequence[str] = ()
-    optional: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        slots, known = self.slots, (*self.needed, *self.optional)
-        if unknown := sorted(slots - set(known)):
-            raise InputError(f"the template has unknown slots {', '.join(unknown)[:200]}; known are {', '.join(known)}")
-        if missing := [slot for slot in self.needed if slot not in slots]:
-            raise InputError(f"the template lacks {', '.join(f'{{{slot}}}' for slot in missing)}")
 
     @classmethod
     def of(
-        cls,
-        given: TemplateLike | None,
-        package: str,
-        version: str,
-        *,
-        needed: Sequence[str] = (),
-        optional: Sequence[str] = (),
+        cls, given: TemplateLike | None, package: str, version: str, *, optional: Sequence[str] = OPTIONAL
     ) -> Template:
-        """Return a template as it is, that of a file, or for None prompts/VERSION.txt of a package.
+        """Return a template, that of a file, or for None prompts/VERSION.txt of a package.
 
-        The name of a file, less the ending, is the version.
+        It must have the slots of the package's own prompt, and may have the optional ones. The name
+        of a file, less the ending, is the version.
 
         Raises:
-            InputError: no such file.
-            FormatError: it is not UTF-8, or its slots are not those expected.
+            InputError: no such file, or a template whose slots are not those expected.
+            FormatError: the file is not UTF-8, or its slots are not those expected.
         """
-        if isinstance(given, Template):
-            return given
+        ours = cls((files(package) / "prompts" / f"{version}.txt").read_text("utf-8"), version)
         if given is None:
-            text = (files(package) / "prompts" / f"{version}.txt").read_text("utf-8")
-            return cls(text, version, needed, optional)
-        text = whole_text(given)
-        try:
-            return cls(text, Path(given).stem, needed, optional)
-        except InputError as error:
-            raise FormatError(str(error), given) from error
+            return ours
+        template = given if isinstance(given, Template) else cls(whole_text(given), Path(given).stem)
+        needed = [slot for slot in ours.slots if slot not in optional]
+        known, faults = [*needed, *optional], []
+        if unknown := sorted(set(template.slots) - set(known)):
+            faults.append(f"has unknown slots {', '.join(unknown)[:200]}; known are {', '.join(known)}")
+        if missing := [f"{{{slot}}}" for slot in needed if slot not in template.slots]:
+            faults.append(f"lacks {', '.join(missing)}")
+        if faults:
+            message = f"the template {' and '.join(faults)}"
+            raise InputError(message) if isinstance(given, Template) else FormatError(message, given)
+        return template
 
     @property
-    def slots(self) -> set[str]:
-        """The names of its slots."""
-        return set(_SLOT.findall(self.text))
+    def slots(self) -> list[str]:
+        """The names of its slots, in their order."""
+        return [*dict.fromkeys(_SLOT.findall(self.text))]
 
     def filled(self, **values: str) -> str:
         """Return the prompt; what stands in the values is never taken for a slot."""
@@ -343,7 +329,6 @@ class Questions:
         return [answers[key][form.name] for key in keys]
 
 
-RELEVANCE_VERSION = "relevance-1"
 SURE = 0.01  # the least probability that is told from 0, and by as much from 1
 RELEVANCE = Form(
     "relevance",
@@ -366,8 +351,7 @@ class RelevanceQuestions(Questions):
     """
 
     def __init__(self, client: Client, log: str | Path, template: TemplateLike | None = None, **more: Any) -> None:
-        slots = {"needed": ("query", "document"), "optional": ("domain", "answer")}
-        loaded = Template.of(template, "foils.llm", RELEVANCE_VERSION, **slots)
+        loaded = Template.of(template, "foils.llm", "relevance-1")
         super().__init__(client, log, RELEVANCE, loaded, kind="relevance", **more)
 
     def prompts(self, queries: Sequence[str], documents: Sequence[str]) -> list[str]:

@@ -50,7 +50,7 @@ ATTEMPTS = 3  # times that the model is asked for a query's negatives, until it 
 PASSAGE_TOKENS = 80  # about what a passage takes, for the costs that are announced
 SHORTEST = 0.1  # share of the words of the shortest positive that a negative has at least
 NEAR_DUPLICATE = 0.9  # Jaccard similarity to a positive, as in mining
-SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "keys")}
+OPTIONAL = ("domain", "difficulty", "length", "keys")  # slots that a prompt may have
 WRITER = LLMSettings(llm_temperature=0.8)
 
 
@@ -116,7 +116,7 @@ class WritingSettings(Settings):
             FormatError: it is not UTF-8, or its slots are not those expected.
         """
         named = None if isinstance(self.prompt, str) and self.prompt in PROMPTS else self.prompt
-        return Template.of(named, "foils.mining", self.known.version, **SLOTS)
+        return Template.of(named, "foils.mining", self.known.version, optional=OPTIONAL)
 
     def drawn(self, rng: np.random.Generator) -> dict[str, str]:
         """Draw domain, difficulty and length for a query."""

@@ -21,33 +21,32 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce
 from foils.rating.estimators import LINKS, deviance_explained
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
-from foils.rating.judges import Judge, QuestionSettings, fingerprint_of, questions_of
-from foils.rating.opening import (
-    JudgeSettings,
-    Opening,
-    RatingSettings,
-    heeding,
-    open_judge,
-)
+from foils.rating.judges import Judge, QuestionSettings, fingerprint_of, pair_ids, questions_of
 from foils.rating.pairs import (
     Candidates,
     Floats,
     Judgements,
-    Marks,
     Pairs,
     Rows,
-    agreements,
     algebraic_connectivity,
     candidate_keys,
-    first_pairs,
     pairs_between,
-    query_keys,
     regular_pairs,
 )
-from foils.rating.session import Evidence, JudgeSession, answers_between, ask_tried, pair_ids
+from foils.rating.session import (
+    Evidence,
+    JudgeSession,
+    JudgeSettings,
+    Opening,
+    RatingSettings,
+    answers_between,
+    ask_tried,
+    heeding,
+    open_judge,
+)
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import Needs, Option, door, spelled
+from foils.runtime.options import Option, door, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
 
@@ -106,13 +105,12 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
     first = np.append(labels.first, -1)[place]  # it has a place of its own
     wanted = negatives.keep | (kept_positive & (texts.rows != first))
     elsewhere = wanted & (place < 0) & (known.places(query) >= 0)
-    skipped = {
-        "rejected before": int((~negatives.keep & ~kept_positive).sum()), OTHER_SPLIT: int(elsewhere.sum())
-    }  # fmt: skip
+    left_out = {"rejected before": ~negatives.keep & ~kept_positive, OTHER_SPLIT: elsewhere}
+    skipped = {why: int(marks.sum()) for why, marks in left_out.items() if marks.any()}
     row = np.flatnonzero(wanted & ~elsewhere)
     if not len(row):
-        why = ", ".join(f"{n} {why}" for why, n in skipped.items() if n) or "the table has no rows"
-        hint = f"; is {split!r} the split?" if skipped[OTHER_SPLIT] else "; rate a table with negatives to train on"
+        why = ", ".join(f"{n} {why}" for why, n in skipped.items()) or "the table has no rows"
+        hint = f"; is {split!r} the split?" if elsewhere.any() else "; rate a table with negatives to train on"
         raise InputError(f"no row to rate: {why}{hint}")
     row = row[np.argsort(query[row], kind="stable")]
     queries = np.unique(query[row])
@@ -137,7 +135,7 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
         positive=positive,
         relevant=np.append(positive, candidate[kept_positive[row]]),
         labelled=labelled,
-        skipped={why: n for why, n in skipped.items() if n},
+        skipped=skipped,
     )
 
 
@@ -172,9 +170,6 @@ class RatingSummary:
         dispersion: variance of an answer over that of one yes or no; 1 where the prior was given.
             Above 1 for answers that come from the same few lists.
         deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
-        judges: of several judges the `name`, pairs without its judgement (`missing`),
-            `position_bias`, and how often it prefers what the mean of the others prefers
-            (`agreement`); none of a single one.
         between: offsets of queries, where there were comparisons between them.
     """
 
@@ -195,7 +190,6 @@ class RatingSummary:
     better_than_chance: bool | None = None
     judge_tested: str = ""
     order_bias: float = 0.0
-    judges: Sequence[Mapping[str, Any]] = ()
     between: Offsets | None = None
 
 
@@ -218,11 +212,6 @@ class Rated(Negatives):
     pairs: Pairs = field(repr=False)
     judgements: Judgements = field(repr=False)
     models: Mapping[str, Usage]
-
-    @property
-    def preference(self) -> Floats:
-        """(m,) P(first ≻ second) of each pair that was asked about; NaN: no answer."""
-        return self.judgements.preference
 
     def write_judgements(self, path: str | Path) -> None:
         """Write the judgements (query_id, first, second, forward, backward) to a Parquet file, for recorded:FILE."""
@@ -254,10 +243,6 @@ class Rated(Negatives):
             ("dispersion of answers", number(did.dispersion, 2)),
             ("deviance explained", number(did.deviance_explained, 2)),
         ]
-        for each in did.judges:
-            agrees, bias = number(each["agreement"], 2), number(each["position_bias"])
-            shown = f"agrees with the others {agrees}, position bias {bias}, missing {each['missing']:,}"
-            rows.append((f"judge {each['name']}", shown))
         if did.between is not None:
             rows.append(("comparisons between queries", f"{did.between.comparisons:,}"))
             rows.append(("of them missing", f"{did.between.missing:,}"))
@@ -283,12 +268,11 @@ class Rated(Negatives):
 
 OF_POSITIVES = ("elo", "elo_se", "offset")  # columns that the rows of positives have, too
 BORDERLINE = (80.0, 150.0)  # gaps, as in `foils.selection`, which is not imported for them alone
-_ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
 
 
 @door(
     needs={
-        **dict.fromkeys(("question", "llm"), _ASKED),
+        **dict.fromkeys(("question", "llm"), heeding("question")),
         "between_judge": {"between": True},
         **{name: heeding(name) for name in ("temperature", *EncodingSettings.__dataclass_fields__)},
     }
@@ -333,18 +317,24 @@ def rate(
     judges, between_judges = _opened(opening, loaded, between=rating.between is not None)
     name = "+".join(each.name for each in judges)
     asking = JudgeSession(judges, rows.candidates, AnswerStore(llm.folder(loaded)))
-    pairs, compared = _planned(asking, rating, seed), np.zeros((0, 2), np.int64)
+    keys = candidate_keys(rows.candidates, seed)
+    pairs = regular_pairs(np.diff(rows.candidates.offsets), degree=rating.degree, keys=keys)
+    questions: list[tuple[Any, Rows, Rows]] = [(judge, pairs.first, pairs.second) for judge in judges]
     if rating.between is not None:
-        compared = _between(rows.candidates, rating.between, seed, np.ones(pairs.candidates, bool))
-    _announce(asking, pairs, between_judges, compared)
+        every = np.ones(pairs.candidates, bool)
+        first, second = pairs_between(rows.candidates, every, degree=rating.between, seed=seed).T
+        questions += [(judge, first, second) for judge in between_judges]
+    asked = [each for each in questions if hasattr(each[0], "questions")]
+    announce([(judge.questions.client, judge.cost(rows.candidates, *ends)) for judge, *ends in asked])
     evidence = ask_tried(asking, pairs, rows.relevant, accepted=judging.accept_judge)
     fit, best, direct = _fit(asking, rows, rating)
-    offsets = None
+    offsets, more = None, dict[str, Floats]() if direct is None else {"preference": direct}
     if rating.between is not None:
-        drawn = _between(rows.candidates, rating.between, seed, np.isfinite(fit.ratings.elo))
-        offsets = fit_offsets(
-            rows.candidates, drawn, answers_between(between_judges, rows.candidates, *drawn.T), fit.ratings
-        )
+        known = np.isfinite(fit.ratings.elo)
+        drawn = pairs_between(rows.candidates, known, degree=rating.between, seed=seed)
+        preference = answers_between(between_judges, rows.candidates, *drawn.T)
+        offsets = fit_offsets(rows.candidates, drawn, preference, fit.ratings)
+        more["offset"] = np.repeat(offsets.offset, np.diff(rows.candidates.offsets))
     models = questions_of([*judges, *between_judges])
     settings: dict[str, Any] = {"split": split, "judge": name, **vars(rating)}
     if judging.between_judge is not None:
@@ -352,15 +342,14 @@ def rate(
     if models:
         settings["language_models"] = [each.described for each in models]
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
-    columns, tops = _columns(fit, rows, best, direct, offsets)
-    unrated = int(np.isnan(columns["gap"][rows.candidate[~np.isin(rows.candidate, tops)]]).sum())
+    table, unrated = rated_table(named.negatives, rows, fit, best, more)
     if offsets is not None and offsets.unreached:
         log.warning(
-            "%d queries have no offset, since no comparison with others was answered for them; their ratings hold "
-            "within the query alone, and a regression leaves them out", offsets.unreached,
-        )  # fmt: skip
+            "%d queries have no offset: no comparison with others was answered; a regression leaves them out",
+            offsets.unreached,
+        )
     return Rated.of(
-        rated_table(named.negatives, rows, columns, tops),
+        table,
         provenance=provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance),
         title=f"{named.name} rated by {name} ({rating.model})", collection=loaded, split=split, source=named.name,
         summary=_summary(asking, rows, fit, evidence, unrated, offsets),
@@ -377,19 +366,16 @@ def _opened(opening: Opening, collection: Collection, *, between: bool) -> tuple
             compare queries.
     """
     settings = opening.judges
-    judges = [open_judge(each, opening, collection) for each in settings.judges]
-    if not between:
-        return judges, []
-    others = judges
+    judges = others = [open_judge(each, opening, collection) for each in settings.judges]
     if settings.between_judge is not None:
         others = [open_judge(settings.between_judge, opening, collection)]
     for judge in others:
-        if not hasattr(judge, "between"):
+        if between and not hasattr(judge, "between"):
             raise InputError(
                 f"the judge {judge.name} compares documents of one query alone; for comparisons between queries give "
                 f"{spelled('between_judge')} a language model, a bi-encoder or a cross-encoder"
             )
-    return judges, others
+    return judges, others if between else []
 
 
 def _uses(models: Sequence[Questions]) -> dict[str, Usage]:
@@ -400,72 +386,39 @@ def _uses(models: Sequence[Questions]) -> dict[str, Usage]:
     return {name: each.asked for name, each in zip(called, models, strict=True)}
 
 
-def _between(candidates: Candidates, degree: int, seed: int, rated: Marks) -> Rows:
-    """Return (m, 2) candidates of different queries to compare."""
-    keys, of_queries = candidate_keys(candidates, seed), query_keys(candidates.query_ids, seed)
-    return pairs_between(candidates.offsets, keys, of_queries, rated, degree)
-
-
-def _planned(asking: JudgeSession, settings: RatingSettings, seed: int) -> Pairs:
-    """Return the pairs to ask about: a random regular graph, or what a budget leaves of it."""
-    candidates = asking.candidates
-    keys = candidate_keys(candidates, seed)
-    pairs = regular_pairs(np.diff(candidates.offsets), degree=settings.degree, keys=keys)
-    if settings.budget is not None:
-        pairs = first_pairs(pairs, asking.affordable(settings.budget))
-    unrated = int((pairs.degrees == 0).sum())
-    if unrated > pairs.candidates / 2:
-        log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
-    return pairs
-
-
-def _announce(asking: JudgeSession, pairs: Pairs, between: Sequence[Judge], compared: Rows) -> None:
-    """Say what asking about the pairs, and about (m, 2) candidates of different queries, costs."""
-    asked: Any = [(judge, (pairs.first, pairs.second)) for judge in asking.judges]
-    asked += [(judge, tuple(compared.T)) for judge in between if len(compared)]
-    announce(
-        [
-            (judge.questions.client, judge.cost(asking.candidates, *ends))
-            for judge, ends in asked
-            if hasattr(judge, "questions")
-        ]
-    )
-
-
 def _fit(asking: JudgeSession, rows: Rateable, settings: RatingSettings) -> tuple[Fit, Rows, Floats | None]:
     """Return the fit, (Q,) the references of gaps, and (N,) direct answers about these, where they are asked."""
-    fit = fit_ratings(
-        asking.pairs, asking.judgements, model=settings.model, prior_sd=settings.prior_sd, showings=asking.showings()
-    )
+
+    def fitted(**known: Any) -> Fit:
+        return fit_ratings(asking.pairs, asking.judgements, model=settings.model, showings=asking.showings(), **known)
+
+    fit = fitted(prior_sd=settings.prior_sd)
     best = rows.references(fit.ratings.elo)
     if settings.validate == "none":
         return fit, best, None
     direct = direct_answers(asking, fit.gaps(best), best, everywhere=settings.validate == "all")
-    fit = fit_ratings(
-        asking.pairs, asking.judgements, model=settings.model, spread=fit.spread, showings=asking.showings()
-    )
-    return fit, best, direct
+    return fitted(spread=fit.spread), best, direct
 
 
-def _columns(
-    fit: Fit, rows: Rateable, best: Rows, direct: Floats | None, offsets: Offsets | None
-) -> tuple[dict[str, Floats], Rows]:
-    """Return the columns of the candidates, (N,) each, and the best-rated candidates that stand for a positive."""
-    gap, elo = fit.gaps(best), fit.ratings.elo
+def rated_table(
+    negatives: Negatives, rows: Rateable, fit: Fit, best: Rows, more: Mapping[str, Floats]
+) -> tuple[Negatives, int]:
+    """The table with ratings and gaps, and how many of its rated rows have no gap.
+
+    It has a row for each positive that is rated; candidates that stand for a positive are rejected.
+
+    Args:
+        negatives: the table.
+        rows: what of it is rated.
+        fit: the ratings.
+        best: (Q,) the references of gaps.
+        more: further columns, (N,) each.
+    """
+    gap, elo, shown = fit.gaps(best), fit.ratings.elo, rows.candidates
     gap_error = fit.gap_errors(best, gap)
     tops = best[~rows.labelled & np.isfinite(elo[best])]
     gap[tops] = gap_error[tops] = np.nan
-    columns = {"elo": elo, "elo_se": fit.ratings.elo_error, "gap": gap, "gap_se": gap_error}
-    if direct is not None:
-        columns["preference"] = direct
-    if offsets is not None:
-        columns["offset"] = np.repeat(offsets.offset, np.diff(rows.candidates.offsets))
-    return columns, tops
-
-
-def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats], tops: Rows) -> Negatives:
-    """The table with these columns, (N,) each, a row for each positive that is rated, and the tops rejected."""
-    shown = rows.candidates
+    columns = {"elo": elo, "elo_se": fit.ratings.elo_error, "gap": gap, "gap_se": gap_error, **more}
     query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(rows.positive)))
     widened, of_positive = negatives.with_rejected(query_ids, shown.ids(rows.positive).cast(pa.string()))
     values = {name: np.full(len(widened), np.nan) for name in columns}
@@ -474,21 +427,22 @@ def rated_table(negatives: Negatives, rows: Rateable, columns: dict[str, Floats]
         column[rows.row[shown_for]] = columns[name][rows.candidate[shown_for]]
         if name in OF_POSITIVES:
             column[of_positive] = columns[name][rows.positive]
-    rated = widened.with_columns(values)
-    top = rows.row[np.searchsorted(rows.candidate, tops)]
-    return rated.reject(np.isin(np.arange(len(rated)), top), TOP) if len(tops) else rated
+    rated, is_top = widened.with_columns(values), np.isin(rows.candidate, tops)
+    if len(tops):
+        rated = rated.reject(np.isin(np.arange(len(rated)), rows.row[is_top]), TOP)
+    return rated, int(np.isnan(gap[rows.candidate[~is_top]]).sum())
 
 
 def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
     """(N,) P(reference ≻ d | q), asked directly (eq. 35); NaN where there is no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
     wanted[reference] = False
-    rows, offsets = np.flatnonzero(wanted), asking.candidates.offsets
-    preference = np.full(len(gap), np.nan)
-    pairs = Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows)
-    asking.ask(pairs)
-    preference[rows] = asking.preference(pairs)
-    return preference
+    opposite = np.repeat(reference, np.diff(asking.candidates.offsets))
+    asking.ask(Pairs(asking.candidates.offsets, opposite[wanted], np.flatnonzero(wanted)))
+    first, second, said = asking.pairs.first, asking.pairs.second, asking.judgements.preference
+    preference, straight, turned = np.full(len(gap), np.nan), opposite[second] == first, opposite[first] == second
+    preference[second[straight]], preference[first[turned]] = said[straight], 1 - said[turned]
+    return np.where(wanted, preference, np.nan)
 
 
 def _summary(
@@ -496,11 +450,6 @@ def _summary(
 ) -> RatingSummary:
     judgements, ratings, spread = asking.judgements, fit.ratings, fit.spread
     errors = ratings.elo_error[np.isfinite(ratings.elo_error)]
-    each = zip(asking.judges, asking.parts, agreements(asking.parts), strict=True)
-    judges = [
-        {"name": judge.name, "missing": own.missing, "position_bias": own.position_bias, "agreement": float(share)}
-        for judge, own, share in each
-    ]
     return RatingSummary(
         queries=fit.pairs.queries,
         without_positive=int((~rows.labelled).sum()),
@@ -519,6 +468,5 @@ def _summary(
         spread=spread.sd * LINKS[ratings.model].elo_per_unit,
         dispersion=spread.dispersion,
         deviance_explained=deviance_explained(fit.pairs, fit.judgements.preference, ratings),
-        judges=judges if len(judges) > 1 else [],
         between=between,
     )

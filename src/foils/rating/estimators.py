@@ -20,20 +20,16 @@ from foils.runtime.parallel import map_shards
 from foils.statistics.elo_scale import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, expected_score
 
 
-def online_elo(
-    pairs: Pairs, preference: npt.ArrayLike, *, k_factor: float = 32.0, start: npt.ArrayLike | None = None
-) -> Floats:
+def online_elo(pairs: Pairs, preference: npt.ArrayLike, *, k_factor: float = 32.0) -> Floats:
     """Return (N,) ratings after R_A += K(S − E), R_B −= K(S − E) for each pair in turn (eqs. 26–27).
 
     The result depends on the order of the pairs, never settles while K is constant, and has no
-    standard error; the estimators `thurstone` and `bradley_terry` have none of these faults. It is
-    for judgements that keep coming.
+    standard error; the estimators `thurstone` and `bradley_terry` have none of these faults.
 
     Args:
         pairs: who met whom; each query's pairs in the order in which they were judged.
         preference: (m,) S in [0, 1], P(first ≻ second); NaN: missing, changes nothing.
         k_factor: K in Elo points, above 0: larger forgets faster.
-        start: (N,) ratings before the first pair; None: 1500 each.
 
     Raises:
         InputError: preferences outside [0, 1], wrong lengths, or a K that is not above 0.
@@ -41,11 +37,7 @@ def online_elo(
     outcomes = checked_preference(pairs, preference)
     if not k_factor > 0:
         raise InputError(f"k_factor {k_factor}; expected a number of Elo points above 0, often 16 to 32")
-    ratings = np.full(pairs.candidates, BASE) if start is None else np.array(start, np.float64)
-    if ratings.shape != (pairs.candidates,):
-        raise InputError(
-            f"start has shape {ratings.shape}; expected one rating for each of {pairs.candidates} candidates"
-        )
+    ratings = np.full(pairs.candidates, BASE)
     for turn in range(int(np.diff(pairs.pair_offsets).max(initial=0))):  # one pair of every query at a time
         at = (pairs.pair_offsets[:-1] + turn)[np.diff(pairs.pair_offsets) > turn]
         at = at[np.isfinite(outcomes[at])]
@@ -66,10 +58,8 @@ def checked_preference(pairs: Pairs, preference: npt.ArrayLike) -> Floats:
     if values.shape != (len(pairs),):
         raise InputError(f"preference has shape {values.shape}; expected one for each of {len(pairs)} pairs")
     if (wrong := (values < 0) | (values > 1)).any():
-        raise InputError(
-            f"{int(wrong.sum())} preferences are outside [0, 1] (first: {values[wrong][0]!r}); a preference is the "
-            "probability that the first candidate is the better one, NaN where there is no judgement"
-        )
+        first = f"(first: {values[wrong][0]!r})"
+        raise InputError(f"{int(wrong.sum())} preferences are outside [0, 1] {first}; NaN stands for none")
     return values
 
 
@@ -245,11 +235,11 @@ def _estimate(
     link: Link,
     prior_sd: float,
     standard_errors: bool,
-    known_lead: Floats | None = None,
+    known_lead: Floats | float = 0.0,
 ) -> Ratings:
     """Fit every query's ratings, block by block; `thurstone` and `bradley_terry` say what the arguments mean.
 
-    `known_lead`, (m,), is added to the leads of the pairs.
+    `known_lead`, (m,) or one number, is added to the leads of the pairs.
     """
     preference = checked_preference(pairs, preference)
     if not prior_sd > 0:
@@ -258,8 +248,7 @@ def _estimate(
     judged, w, precision = pairs.where(known), preference[known], 1 / prior_sd**2
     (rating, error), component = np.full((2, pairs.candidates), np.nan), np.arange(pairs.candidates)
     failed = np.zeros(pairs.queries, bool)
-    added = np.zeros(len(pairs)) if known_lead is None else known_lead
-    added = added[known]
+    added = np.broadcast_to(known_lead, len(pairs))[known]
 
     def fitted(block: Block) -> tuple[Block, Floats, Rows, Marks]:
         e, settled = maximum(block, w[block.pairs], link, precision, added[block.pairs])
@@ -293,7 +282,7 @@ def _errors(judged: Pairs, rating: Floats, link: Link, precision: float) -> Floa
         return block, np.maximum(np.diagonal(spread, axis1=1, axis2=2), 0.0)
 
     errors = np.full(judged.candidates, np.nan)
-    for block, variance in map_shards(erring, judged.blocks(_cells())):
+    for block, variance in map_shards(erring, judged.blocks(memory.rows_at_once(_CELL, most=_CELLS))):
         errors[block.at] = np.sqrt(variance)
     return errors
 
@@ -340,9 +329,8 @@ def order_biased(
     answered = np.isfinite(w)
     if not known.any() or np.abs((w - preference)[answered]).max() < _AGREE:
         return ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=standard_errors)
-    every = Pairs.unchecked(pairs.offsets, np.tile(pairs.first, count), np.tile(pairs.second, count))
-    order = np.argsort(every.query, kind="stable")
-    every = Pairs.unchecked(pairs.offsets, every.first[order], every.second[order])
+    order = np.argsort(np.tile(pairs.query, count), kind="stable")
+    every = pairs.at(order % len(pairs))
     scale = float(np.abs(x[answered]).mean())
     w, x = w.ravel()[order], np.nan_to_num(x.ravel()[order]) / scale
 
@@ -376,7 +364,7 @@ def order_biased(
 
 
 def maximum(
-    block: Block, w: Floats, link: Link, precision: float, known_lead: Floats | None = None
+    block: Block, w: Floats, link: Link, precision: float, known_lead: Floats | float = 0.0
 ) -> tuple[Floats, Marks]:
     """Return (B, n) the maximum of each query's log-posterior by Newton's method, and (B,) whether it settled there.
 
@@ -390,15 +378,15 @@ def maximum(
         w: (p,) of its pairs, all finite.
         link: the model.
         precision: 1/s² of the Gaussian prior, 0 for none.
-        known_lead: (p,) what is known of each pair's lead; None: nothing.
+        known_lead: (p,) what is known of each pair's lead, or one number for all.
     """
     shape, n = block.at.shape, block.at.shape[1]
     first, second = block.query * n + block.first, block.query * n + block.second
     laplacian = _Laplacian(first, second, shape, precision)
-    e, known = np.zeros(shape), 0.0 if known_lead is None else known_lead
+    e = np.zeros(shape)
 
     def evaluated(e: Floats) -> tuple[Terms, Floats]:
-        terms = link.terms(e.ravel()[first] - e.ravel()[second] + known, w)
+        terms = link.terms(e.ravel()[first] - e.ravel()[second] + known_lead, w)
         return terms, np.bincount(block.query, terms.value, len(e)) - 0.5 * precision * np.einsum("bn,bn->b", e, e)
 
     terms, posterior = evaluated(e)
@@ -558,17 +546,12 @@ def lead_variances(judged: Pairs, ratings: Ratings, *, prior_sd: float, leads: P
     """
     link, leads = ratings.link, judged if leads is None else leads
     variance = np.full(len(leads), np.nan)
-    for block in judged.blocks(_cells()):
+    for block in judged.blocks(memory.rows_at_once(_CELL, most=_CELLS)):
         spread = covariance(block, ratings.rating[block.at], link, precision=1 / prior_sd**2)
         single, pair = np.diagonal(spread, axis1=1, axis2=2), block_of(leads, block.queries)
         shared = spread[pair.query, np.maximum(pair.first, pair.second), np.minimum(pair.first, pair.second)]
         variance[pair.pairs] = single[pair.query, pair.first] + single[pair.query, pair.second] - 2 * shared
     return variance
-
-
-def _cells() -> int:
-    """Return how many cells of information matrices may be at work together."""
-    return memory.rows_at_once(_CELL, most=_CELLS)
 
 
 def thurstone(
@@ -633,25 +616,21 @@ def bradley_terry(
 ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}
 
 
-def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = None) -> float:
-    """Return D = 2 Σ w log(w/p) + (1 − w) log((1 − w)/(1 − p)), p = F(e_i − e_j); without ratings p = ½.
+def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:
+    """Return D = 2 Σ w log(w/p) + (1 − w) log((1 − w)/(1 − p)), p = F(e_i − e_j).
 
     0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs
     of a candidate without a rating, are left out.
     """
     w = checked_preference(pairs, preference)
-    known, fitted = np.isfinite(w), np.full(len(w), np.log(0.5))
-    if ratings is not None:
-        lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
-        known &= np.isfinite(lead)
-        lead, w = np.where(known, lead, 0.0), np.where(known, w, 0.5)
-        link = ratings.link
-        if link.biases:
-            fitted = xlogy(w, link.probability(lead)) + xlogy(1 - w, link.probability(-lead))
-        else:
-            fitted = link.terms(lead, w).value  # exact far into the tails
-    w = w[known]
-    return float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
+    lead, link = ratings.rating[pairs.first] - ratings.rating[pairs.second], ratings.link
+    known = np.isfinite(w) & np.isfinite(lead)
+    lead, w = lead[known], w[known]
+    if link.biases:
+        fitted = xlogy(w, link.probability(lead)) + xlogy(1 - w, link.probability(-lead))
+    else:
+        fitted = link.terms(lead, w).value  # exact far into the tails
+    return float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted).sum())
 
 
 def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:
@@ -659,5 +638,7 @@ def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings
 
     NaN without an answer other than ½.
     """
-    without = deviance(pairs, preference)
+    w = checked_preference(pairs, preference)
+    w = w[np.isfinite(w)]
+    without = float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - np.log(0.5)).sum())
     return 1 - deviance(pairs, preference, ratings) / without if without > 0 else float("nan")

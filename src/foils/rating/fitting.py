@@ -35,7 +35,6 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from foils.rating.estimators import (
-    ESTIMATORS,
     LINKS,
     Link,
     Ratings,
@@ -147,14 +146,7 @@ def spread_of(
     return Spread(s * unit, bounded(dispersion, s))
 
 
-def refined(
-    pairs: Pairs,
-    preference: Floats,
-    spread: Spread,
-    *,
-    model: str = "thurstone",
-    estimate: Callable[[float], Ratings] | None = None,
-) -> Spread:
+def refined(pairs: Pairs, preference: Floats, spread: Spread, estimate: Callable[[float], Ratings]) -> Spread:
     """Return the spread with the dispersion that the residuals of the fitted ratings show, found by turns with the fit.
 
     φ = Σ (w − p)²/Σ v(1 − h), p = F(e_i − e_j) at the ratings, v = p(1 − p), both the mean of both
@@ -167,17 +159,12 @@ def refined(
         pairs: who was compared with whom.
         preference: (m,) w in [0, 1], all finite.
         spread: of these answers, from `spread_of`.
-        model: as there.
-        estimate: from a prior_sd to the ratings; None: by the estimator of the model.
+        estimate: from a prior_sd to the ratings.
     """
     for _ in range(_REFINED):
         if spread.dispersion > 1 - _ROUNDING:
             break
-        before = spread.dispersion
-        if estimate is None:
-            ratings = ESTIMATORS[model](pairs, preference, prior_sd=spread.prior_sd, standard_errors=False)
-        else:
-            ratings = estimate(spread.prior_sd)
+        before, ratings = spread.dispersion, estimate(spread.prior_sd)
         variances, link = lead_variances(pairs, ratings, prior_sd=spread.prior_sd), ratings.link
         lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
         left = 1 - link.information(lead) * variances
@@ -192,24 +179,21 @@ def refined(
     return spread
 
 
-def order_noise(
-    judgements: Judgements, fitted: Floats, dispersion: float, *, difference: Floats | None = None
-) -> tuple[float, float]:
+def order_noise(judgements: Judgements, fitted: Floats, dispersion: float, difference: Floats) -> tuple[float, float]:
     """Return what the disagreement of both orders says of fractional answers: a factor on errors, and κ on leads.
 
-    The two answers about a pair differ by noise alone, once the position bias, the mean difference,
-    is taken off. So the mean of both has at least the dispersion φ_o = Σ d²/4 / Σ p(1 − p), d the
-    difference and p the fitted preference: the factor is √(φ_o/φ), at least 1. And noise of
-    variance σ² on the probits of single answers draws fitted leads towards 0 by 1/κ, κ = √(1 + σ²),
-    σ² half the variance of the difference of the probits of both orders (between 0.01 and 0.99).
-    Answers that are mostly yes or no, and judges who cannot disagree, have (1, 1).
+    The two answers about a pair differ by noise alone, once the position bias is taken off. So the
+    mean of both has at least the dispersion φ_o = Σ d²/4 / Σ p(1 − p), d the difference and p the
+    fitted preference: the factor is √(φ_o/φ), at least 1. And noise of variance σ² on the probits
+    of single answers draws fitted leads towards 0 by 1/κ, κ = √(1 + σ²), σ² half the variance of
+    the difference of the probits of both orders (between 0.01 and 0.99). Answers that are mostly
+    yes or no, and judges who cannot disagree, have (1, 1).
 
     Args:
         judgements: of pairs, both orders.
         fitted: (m,) P(first ≻ second) by the ratings.
         dispersion: φ by the residuals.
-        difference: (m,) what the bias of position adds to the first order less the second, as it is
-            fitted; None: the mean difference.
+        difference: (m,) what the bias of position adds to the first order less the second, as it is fitted.
     """
     one, other = judgements.forward, 1 - judgements.backward
     known = np.isfinite(one + other + fitted)
@@ -217,8 +201,7 @@ def order_noise(
     inside = (np.abs(one - 0.5) < 0.49) & (np.abs(other - 0.5) < 0.49)
     if inside.sum() < 2 or inside.mean() < 0.5 or np.ptp(one - other) < _ROUNDING:
         return 1.0, 1.0
-    expected = (one - other).mean() if difference is None else difference[known]
-    of_orders = float(((one - other - expected) ** 2).sum() / 4 / (p * (1 - p)).sum())
+    of_orders = float(((one - other - difference[known]) ** 2).sum() / 4 / (p * (1 - p)).sum())
     variance = float(np.var(ndtri(one[inside]) - ndtri(other[inside]))) / 2
     return float(np.sqrt(max(1.0, of_orders / dispersion))), float(np.sqrt(1 + variance))
 
@@ -311,7 +294,8 @@ class Fit:
         Args:
             reference: (Q,) a candidate of each query.
         """
-        return _gaps(self.ratings, np.repeat(reference, self.pairs.sizes))
+        ratings, of = self.ratings, np.repeat(reference, self.pairs.sizes)
+        return np.where(ratings.component[of] == ratings.component, ratings.elo[of] - ratings.elo, np.nan)
 
     def gap_errors(self, reference: Rows, gap: Floats) -> Floats:
         """Return (N,) the errors of gaps, √((f·se)² + ((κ − 1)·gap)² + δ²).
@@ -327,7 +311,7 @@ class Fit:
             one = LINKS[ratings.model].probability
             difference = one(lead + bias) - one(lead - bias)
             fitted = link.probability(lead)
-            factor, shrunken = order_noise(self.judgements, fitted, spread.dispersion, difference=difference)
+            factor, shrunken = order_noise(self.judgements, fitted, spread.dispersion, difference)
         if bias:
             other = order_biased(
                 self.pairs,
@@ -337,15 +321,10 @@ class Fit:
                 standard_errors=False,
                 bias=bias + ratings.order_bias_error * spread.dispersion**0.5,
             )
-            moved = _gaps(other, np.repeat(reference, self.pairs.sizes)) - gap
+            moved = replace(self, ratings=other).gaps(reference) - gap
         errors = lead_errors(self.pairs, ratings, reference, prior_sd=spread.prior_sd) * spread.dispersion**0.5
         squares = (shrunken * factor * errors) ** 2 + ((shrunken - 1) * gap) ** 2 + moved**2
         return np.asarray(np.sqrt(squares))
-
-
-def _gaps(ratings: Ratings, of: Rows) -> Floats:
-    together = ratings.component[of] == ratings.component
-    return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
 
 
 def fit_ratings(
@@ -377,17 +356,17 @@ def fit_ratings(
     def estimate(sd: float) -> Ratings:
         return order_biased(judged, answers, model=model, prior_sd=sd, standard_errors=False)
 
-    fitted_to_answers = spread is None and prior_sd is None
-    if spread is None and parts is not None:
-        spread = _spread_of_lists(judged, parts, prior_sd, model, estimate)
-    elif spread is None and prior_sd is not None:
-        spread = Spread(prior_sd)
-    elif spread is None:
-        bias = answered.position_bias if len(judged) else 0.0
-        first = spread_of(judged, answered.preference, model=model, position_bias=bias)
-        spread = refined(judged, answered.preference, first, model=model, estimate=estimate)
-    if fitted_to_answers:
-        spread = replace(spread, information=information_kept(judged, estimate(spread.prior_sd)))
+    if spread is None:
+        if parts is not None:
+            spread = _spread_of_lists(judged, parts, prior_sd, model, estimate)
+        elif prior_sd is not None:
+            spread = Spread(prior_sd)
+        else:
+            bias = answered.position_bias if len(judged) else 0.0
+            first = spread_of(judged, answered.preference, model=model, position_bias=bias)
+            spread = refined(judged, answered.preference, first, estimate)
+        if prior_sd is None:
+            spread = replace(spread, information=information_kept(judged, estimate(spread.prior_sd)))
     ratings = order_biased(judged, answers, model=model, prior_sd=spread.prior_sd)
     scaled = replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
     return Fit(scaled, spread, judged, answered, parts)

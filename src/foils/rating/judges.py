@@ -18,23 +18,27 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 from scipy.special import expit
 
+from foils.data.tables import read_table, with_types
 from foils.encode import Encoder, Vectors, VectorStore
 from foils.encode.encoder import Kind, cross_encoder_digest
 from foils.encode.tokens import Texts
-from foils.llm import Client, Form, Purse, Questions, RelevanceQuestions, Sampling, Template, Usage, digest, estimated
+from foils.llm import Client, Form, Questions, RelevanceQuestions, Template, Usage, digest
 from foils.llm.answers import json_values
 from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, probability
 from foils.mining.scorers import PairEncoder, pair_texts
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import file_digest
 from foils.runtime.options import Option, Settings
 
 if TYPE_CHECKING:
@@ -192,16 +196,77 @@ class CrossEncoderJudge(ScoringJudge):
         return vectors.take(slice(None))[:, 0].astype(np.float64)
 
 
-Slots = dict[str, tuple[str, ...]]
+_IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
+COLUMNS = [*_IDS, *_ANSWERS]
+LARGE = pa.schema([*((name, pa.large_string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
+
+
+class RecordedJudge:
+    """A judge whose answers lie in a Parquet file; NaN for pairs that it does not hold.
+
+    Args:
+        path: of the file, with query_id, first, second, forward and backward: P(first ≻ second) and
+            P(second ≻ first), each shown first.
+
+    Raises:
+        InputError: there is nothing there.
+        FormatError: a column is missing, or a probability is outside [0, 1].
+    """
+
+    antisymmetric, keeps_answers = False, True
+
+    def __init__(self, path: str | Path) -> None:
+        self.name, self.fingerprint = Path(path).name, file_digest(Path(path))
+        self._answers = read_answers(Path(path)).cast(LARGE)
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        """Return the recorded P(first ≻ second), (m,), of a pair that was recorded in whichever order."""
+        rows = pair_ids(candidates, pairs).append_column("at", pa.array(np.arange(len(pairs))))
+        turned = ["query_id", "second", "first"]
+        straight, other = (
+            rows.join(self._answers.select([*_IDS, name]), _IDS, right_keys=keys).sort_by("at")[name].to_numpy()
+            for keys, name in ((_IDS, "forward"), (turned, "backward"))
+        )
+        return np.asarray(np.where(np.isnan(straight), other, straight))
+
+
+def pair_ids(candidates: Candidates, pairs: Pairs) -> pa.Table:
+    """Return query_id, first and second of pairs."""
+    queries = pa.array([candidates.query_ids[query] for query in pairs.query.tolist()], pa.large_string())
+    return pa.table([queries, candidates.ids(pairs.first), candidates.ids(pairs.second)], _IDS)
+
+
+def read_answers(path: Path) -> pa.Table:
+    """Read one Parquet file of answers, with COLUMNS.
+
+    Raises:
+        FormatError: a column is missing, or a probability is outside [0, 1].
+    """
+    table, _ = read_table(path)
+    try:
+        table = with_types(table, {**dict.fromkeys(_IDS, pa.string()), **dict.fromkeys(_ANSWERS, pa.float64())})
+    except InputError as error:
+        raise FormatError(str(error), path) from error
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise FormatError(f"no column {', '.join(missing)}; expected {', '.join(COLUMNS)}", path)
+    table = table.select(COLUMNS)
+    for name in _IDS:
+        if table[name].null_count:
+            raise FormatError(f"{table[name].null_count} rows have no {name}; every row needs one", path)
+    if repeated := len(table) - len(table.group_by(_IDS).aggregate([])):
+        raise FormatError(f"{repeated} pairs are judged more than once; give each its one answer, their mean say", path)
+    for name in _ANSWERS:
+        values = np.asarray(table[name].to_numpy(), np.float64)
+        if (wrong := (values < 0) | (values > 1)).any():
+            raise FormatError(f"{int(wrong.sum())} values of {name} are outside [0, 1]; they are probabilities", path)
+    return table
+
+
 LEAST_SHARE = 0.5  # probability of both letters together, above which another likeliest token is no matter
-VERSION, LISTWISE, BETWEEN = "pairwise-1", "listwise-1", "between-1"
-SLOTS: Slots = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
-LISTWISE_SLOTS: Slots = {"needed": ("query", "passages"), "optional": ("domain", "answer")}
-BETWEEN_SLOTS: Slots = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
 PREFERENCE, THOUGHTS, TOKEN, ORDER, RELEVANCE = "preference", "thoughts", "token", "order", "relevance"
 THOUGHT_TOKENS = 250  # about what reasons take
 _RANK = r"(?:passage|document)?[\s\"'#-]*\[?\d+\]?[\"']?"
-WINDOW, STEP = 20, 10  # documents of one question, and how many of them the next question about the query has not
+ORDER_TOKENS = 80  # about what an order takes
 
 
 def _letters(probabilities: Mapping[str, float]) -> float | None:
@@ -233,12 +298,10 @@ def _numbers(value: Any) -> list[int] | None:
             each for each in json_values(value) if isinstance(each, list) and len(each) > 1
         ]
         value = lists[0] if lists and all(each == lists[0] for each in lists) else None
-    if not isinstance(value, list) or not value:
+    ranks = [str(each) for each in value] if isinstance(value, list) else []
+    if not ranks or not all(re.fullmatch(rf"(?i)\s*{_RANK}(?:\.0)?\s*", rank) for rank in ranks):
         return None
-    named = [re.fullmatch(rf"(?i)\s*{_RANK}(?:\.0)?\s*", str(each)) for each in value]
-    if not all(named):
-        return None
-    return list(dict.fromkeys(int(re.findall(r"\d+", str(each))[0]) for each in value))
+    return list(dict.fromkeys(int(re.findall(r"\d+", rank)[0]) for rank in ranks))
 
 
 FORMS = {
@@ -268,7 +331,7 @@ FORMS = {
         'Answer in JSON: {"order": [...]}, the numbers of all passages, that of the best one first.',
         _numbers,
         {"type": "array", "items": {"type": "integer"}},
-        tokens=4 * WINDOW,
+        tokens=ORDER_TOKENS,
     ),
 }
 
@@ -284,7 +347,7 @@ class QuestionSettings(Settings):
             also a `Template`.
         answer: Form of the answer. It is a number from 0 to 1 (preference), the same after the
             model's reasons, which are kept (thoughts), one token, A or B, whose log-probabilities
-            are read (token), the order of up to 20 documents at once (order), or how likely one
+            are read (token), the order of a query's documents (order), or how likely one
             document is an answer (relevance).
         orders: Times that documents are shown for an order, each second time reversed; even.
         domain: Field of the collection, which the prompt names.
@@ -297,25 +360,10 @@ class QuestionSettings(Settings):
     orders: Annotated[int, Option(least=2, needs={"answer": ORDER})] = 4
     domain: str = "general"
 
-    def asked(self, client: Client, log: str | Path, sampling: Sampling | None, purse: Purse | None) -> Questions:
-        """Return what asks these questions about pairs or lists, and is paid from the purse.
-
-        Raises:
-            InputError: an odd number of orders, or no such file of a prompt.
-            FormatError: the prompt is not UTF-8, or its slots are not those expected.
-        """
-        described: dict[str, object] = {"answer": self.answer, "fenced": True}
-        version, slots = VERSION, SLOTS
-        if self.answer == ORDER:
-            if self.orders % 2:
-                raise InputError(f"orders {self.orders}; expected an even number: each order is shown reversed, too")
-            version, slots = LISTWISE, LISTWISE_SLOTS
-            described |= {"orders": self.orders, "listed": LISTED}
-        template = Template.of(self.question, "foils.rating", version, **slots)
-        return Questions(
-            client, log, FORMS[self.answer], template, domain=self.domain, sampling=sampling, kind="llm judge",
-            described=described, purse=purse,
-        )  # fmt: skip
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.orders % 2:
+            raise InputError(f"orders {self.orders}; expected an even number: each order is shown reversed, too")
 
 
 class LanguageJudge:
@@ -325,30 +373,36 @@ class LanguageJudge:
         client: how to reach the model.
         log: folder of the answers.
         question: what is asked.
-        sampling: how answers are drawn.
-        purse: of all language models of the run.
+        more: sampling and purse, as `Questions`.
 
     Attributes:
         questions: asks them, and counts what that takes.
+
+    Raises:
+        InputError: no such file of a prompt.
+        FormatError: the prompt is not UTF-8, or its slots are not those expected.
     """
 
     antisymmetric, keeps_answers = False, True
 
-    def __init__(
-        self,
-        client: Client,
-        log: str | Path,
-        question: QuestionSettings | None = None,
-        sampling: Sampling | None = None,
-        *,
-        purse: Purse | None = None,
-    ) -> None:
-        self.name, self._question = client.model, question or QuestionSettings()
-        self.questions = self._question.asked(client, log, sampling, purse)
-        self.fingerprint = self.questions.fingerprint
-
-    def _ask(self, prompts: Sequence[str]) -> list[Any]:
-        return self.questions.ask(prompts, announced=True)
+    def __init__(self, client: Client, log: str | Path, question: QuestionSettings | None = None, **more: Any) -> None:
+        asked = self._question = question or QuestionSettings()
+        described: dict[str, object] = {"answer": asked.answer, "fenced": True}
+        if asked.answer == ORDER:
+            described |= {"orders": asked.orders, "listed": LISTED}
+        template = Template.of(asked.question, "foils.rating", "listwise-1" if asked.answer == ORDER else "pairwise-1")
+        self.questions = Questions(
+            client,
+            log,
+            FORMS[asked.answer],
+            template,
+            domain=asked.domain,
+            kind="llm judge",
+            described=described,
+            **more,
+        )
+        self.name, self.fingerprint = client.model, self.questions.fingerprint
+        self._ask = partial(self.questions.ask, announced=True)
 
 
 class LLMJudge(LanguageJudge):
@@ -382,7 +436,7 @@ class LLMJudge(LanguageJudge):
 
     def _prompts(self, candidates: Candidates, first: Rows, second: Rows) -> list[str]:
         """The questions about pairs, by a template that names the texts which it shows."""
-        of_two = Template.of(None, "foils.rating", BETWEEN, **BETWEEN_SLOTS)
+        of_two = Template.of(None, "foils.rating", "between-1")
         same = (candidates.query_of(first) == candidates.query_of(second)).tolist()
         texts = zip(*texts_of(candidates, first, second), candidates.queries_of(second), same, strict=True)
         return [
@@ -417,35 +471,25 @@ class PointwiseJudge(ScoringJudge):
 
 
 class ListJudge(LanguageJudge):
-    """P(first ≻ second) as a language model orders up to 20 documents of a query at once.
+    """P(first ≻ second) as a language model orders all documents of a query at once.
 
     Documents are shown in an order drawn for the query, then in its reverse, and so on. A pair's
     answer is the share of those showings of the first before the second in which the first came out
-    before it, so that a bias of position is measured, and cancels, as with `LLMJudge`. More than 20
-    documents are sorted by windows of 20 from the end to the front, of which the ten best move on;
-    then those behind the first ten again.
+    before it, so that a bias of position is measured, and cancels, as with `LLMJudge`.
 
     Args:
         question: what is asked, with `answer="order"`.
 
-    Source: the windows are those of Sun et al. 2023 (RankGPT), the averaging that of Tang et al. 2024 (permutation
-    self-consistency), of pairs instead of whole orders.
+    Source: Sun et al. 2023 (RankGPT); the averaging is that of Tang et al. 2024 (permutation self-consistency), of
+    pairs instead of whole orders.
     """
 
     _last: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what
 
     def cost(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
-        """Return about what ordering the candidates of these pairs takes, less the orders that are kept.
-
-        All windows of a query are taken to be as long as the first one.
-        """
-        rows = np.unique(np.append(first, second))
-        _, came = self._orders(candidates, rows, self.questions.recalled)
-        prompts: list[str] = []
-        for group in _by_query(candidates, rows):
-            missing = int(np.isnan(came[:, np.searchsorted(rows, group)]).any(axis=1).sum())
-            prompts += [self._prompt(candidates, group[:WINDOW])] * (missing * _questions(len(group)))
-        return estimated(prompts, FORMS[ORDER].tokens, self.questions.client.price)
+        """Return about what ordering the candidates of these pairs takes, less the orders that are kept."""
+        lists = self._lists(candidates, np.unique(np.append(first, second)))
+        return self.questions.cost([self._prompt(candidates, shown) for _, shown in lists])
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the share of showings, (m,), NaN where no order came that showed the first before the second.
@@ -465,41 +509,36 @@ class ListJudge(LanguageJudge):
         rows = np.unique(np.append(pairs.first, pairs.second))
         return _compared(rows, self._orders(candidates, rows, self.questions.recalled), pairs)
 
+    def _lists(self, candidates: Candidates, rows: Rows) -> Iterator[tuple[int, Rows]]:
+        """Yield each showing of each query: its number, and the rows in the order in which they are shown."""
+        for group in np.split(rows, np.unique(candidates.query_of(rows), return_index=True)[1])[1:]:
+            query_id, ids = candidates.query_ids[candidates.query_of(group[:1])[0]], candidates.ids(group).to_pylist()
+            rng = np.random.default_rng(int(digest(query_id, ids), 16))
+            for turn in range(0, self._question.orders, 2):
+                shown = group[np.argsort(rng.permutation(len(group)))]
+                yield turn, shown
+                yield turn + 1, shown[::-1]
+
     def _orders(
         self, candidates: Candidates, rows: Rows, ask: Callable[[Sequence[str]], list[Any]]
     ) -> tuple[Floats, Floats]:
         """Return (orders, k) places at which rows were shown, and came out, NaN where there is no answer."""
-        shown, came = np.full((2, self._question.orders, len(rows)), np.nan)
-        running = []
-        for group in _by_query(candidates, rows):
-            query_id, ids = candidates.query_ids[candidates.query_of(group[:1])[0]], candidates.ids(group).to_pylist()
-            rng = np.random.default_rng(int(digest(query_id, ids), 16))
-            for turn in range(0, self._question.orders, 2):
-                drawn = rng.permutation(len(group))
-                for order, places in ((turn, drawn), (turn + 1, len(group) - 1 - drawn)):
-                    shown[order, np.searchsorted(rows, group)] = places
-                    sort = _sorting(dict(zip(group.tolist(), places.tolist(), strict=True)))
-                    running.append((order, sort, next(sort)))
-        while running:
-            prompts = [self._prompt(candidates, np.array(window)) for *_, window in running]
-            answers, going = ask(prompts), []
-            for (order, sort, window), answer in zip(running, answers, strict=True):
-                if (best := _named_first(window, answer)) is None:
-                    continue
-                try:
-                    going.append((order, sort, sort.send(best)))
-                except StopIteration as done:
-                    came[order, np.searchsorted(rows, done.value)] = np.arange(len(done.value))
-            running = going
-        return shown, came
+        places, came = np.full((2, self._question.orders, len(rows)), np.nan)
+        lists = [*self._lists(candidates, rows)]
+        answers = ask([self._prompt(candidates, shown) for _, shown in lists])
+        for (order, shown), answer in zip(lists, answers, strict=True):
+            places[order, np.searchsorted(rows, shown)] = np.arange(len(shown))
+            best = _named_first(shown.tolist(), answer)
+            if best is not None:
+                came[order, np.searchsorted(rows, best)] = np.arange(len(best))
+        return places, came
 
-    def _prompt(self, candidates: Candidates, window: Rows) -> str:
+    def _prompt(self, candidates: Candidates, shown: Rows) -> str:
         """The question about documents in the order in which they are shown."""
-        ascending = np.sort(window)
+        ascending = np.sort(shown)
         texts = dict(zip(ascending.tolist(), candidates.texts(ascending), strict=True))
-        query = candidates.queries[candidates.query_of(window[:1])[0]]
-        listed = [texts[row] for row in window.tolist()]
-        return self.questions.prompt(listed=listed, query=query)
+        query = candidates.queries[candidates.query_of(shown[:1])[0]]
+        return self.questions.prompt(listed=[texts[row] for row in shown.tolist()], query=query)
 
 
 def _compared(rows: Rows, orders: tuple[Floats, Floats], pairs: Pairs) -> Showings:
@@ -507,34 +546,6 @@ def _compared(rows: Rows, orders: tuple[Floats, Floats], pairs: Pairs) -> Showin
     (shown, came), first, second = orders, np.searchsorted(rows, pairs.first), np.searchsorted(rows, pairs.second)
     wins = np.where(np.isfinite(came[:, first]), came[:, first] < came[:, second], np.nan)
     return Showings(wins, shown[:, second] - shown[:, first])
-
-
-def _by_query(candidates: Candidates, rows: Rows) -> list[Rows]:
-    """Ascending rows, apart by query."""
-    return np.split(rows, np.flatnonzero(np.diff(candidates.query_of(rows))) + 1)
-
-
-def _windows(count: int) -> list[tuple[int, int]]:
-    """Where windows over so many documents begin and end, from the last to the first."""
-    ends = range(count, max(count - 1, 0), -STEP) if count <= WINDOW else range(count, WINDOW - STEP, -STEP)
-    return [(max(0, end - WINDOW), end) for end in ends]
-
-
-def _questions(count: int) -> int:
-    """How many windows sort so many documents."""
-    return len(_windows(count)) + (_questions(count - STEP) if count > WINDOW else 0)
-
-
-def _sorting(places: Mapping[int, int]) -> Generator[list[int], list[int], list[int]]:
-    """Sort rows: yield windows, each in the order of its places, to be sent back best first; return all, best first."""
-    settled: list[int] = []
-    rest = sorted(places, key=places.__getitem__)
-    while rest:
-        for start, end in _windows(len(rest)):
-            rest[start:end] = yield sorted(rest[start:end], key=places.__getitem__)
-        sure = STEP if len(rest) > WINDOW else len(rest)
-        settled, rest = settled + rest[:sure], rest[sure:]
-    return settled
 
 
 def _named_first(window: list[int], numbers: list[int] | None) -> list[int] | None:

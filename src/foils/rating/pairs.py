@@ -117,11 +117,6 @@ class Pairs:
         """(m,) a number for each pair of candidates, whichever is first."""
         return np.asarray(np.minimum(self.first, self.second) * self.candidates + np.maximum(self.first, self.second))
 
-    @property
-    def turned(self) -> Pairs:
-        """The same pairs, the second of each first."""
-        return Pairs.unchecked(self.offsets, self.second, self.first)
-
     def where(self, chosen: npt.NDArray[np.bool_]) -> Pairs:
         """Return the pairs at which `chosen` (m,) is true; the candidates stay."""
         return self if chosen.all() else self.at(np.flatnonzero(chosen))
@@ -129,12 +124,6 @@ class Pairs:
     def at(self, rows: Rows) -> Pairs:
         """Return the pairs at these positions, ascending; the candidates stay."""
         return Pairs.unchecked(self.offsets, self.first[rows], self.second[rows])
-
-    def joined(self, other: Pairs) -> tuple[Pairs, Rows]:
-        """Return the pairs of both, over the same candidates, and the (m + m',) positions they had laid end to end."""
-        order = np.argsort(np.concatenate([self.query, other.query]), kind="stable")
-        first, second = np.concatenate([self.first, other.first]), np.concatenate([self.second, other.second])
-        return Pairs(self.offsets, first[order], second[order]), order
 
     def blocks(self, most: int, *, each: int = 2) -> Iterator[Block]:
         """Cut the queries, by their number of candidates n ≥ 1, into blocks of B with B·n^each ≤ most, or B = 1."""
@@ -180,17 +169,6 @@ def block_of(pairs: Pairs, queries: Rows) -> Block:
     return Block(queries, at, chosen, query, pairs.first[chosen] - starts[query], pairs.second[chosen] - starts[query])
 
 
-def parts_by_query(rows: Rows, query: Rows, block: int) -> Iterator[Rows]:
-    """Cut rows, ordered by query, between queries, into parts of at least `block` where there are so many."""
-    begin, query_of_row = 0, query[rows]
-    while begin < len(rows):
-        end = begin + block
-        if end < len(rows):
-            end = int(np.searchsorted(query_of_row, query_of_row[end - 1], side="right"))
-        yield rows[begin:end]
-        begin = end
-
-
 @dataclass(frozen=True)
 class Candidates:
     """Candidate documents of queries, numbered through as in `Pairs`.
@@ -230,11 +208,6 @@ class Candidates:
     def ids(self, rows: npt.ArrayLike) -> pa.Array:
         """Return the document ids of these rows, as large strings."""
         return take(self.doc_ids, np.asarray(rows)).cast(pa.large_string())
-
-    def check(self, pairs: Pairs) -> None:
-        """Raise an InputError where pairs are not over these candidates; pairs with these very offsets cost nothing."""
-        if pairs.offsets is not self.offsets and not np.array_equal(pairs.offsets, self.offsets):
-            raise InputError("the pairs were made for other candidates; their offsets differ")
 
 
 def texts_of(candidates: Candidates, first: Rows, second: Rows) -> tuple[list[str], list[str], list[str]]:
@@ -361,23 +334,6 @@ def combined(answers: Sequence[Judgements]) -> Judgements:
         return Judgements(forward / count, backward / count)
 
 
-def agreements(judges: Sequence[Judgements]) -> Floats:
-    """Return (J,) how often each judge prefers what the mean of the others prefers.
-
-    Over pairs about which the judge and at least one other have an answer, neither ½. NaN without
-    such a pair.
-    """
-    answers = np.stack([judge.preference for judge in judges])
-    known = np.isfinite(answers)
-    total, count = np.where(known, answers, 0.0).sum(axis=0), known.sum(axis=0)
-    shares = []
-    for own, has in zip(answers, known, strict=True):
-        others = np.divide(total - np.where(has, own, 0.0), count - has, out=np.full(len(own), 0.5), where=count > has)
-        decided = has & (own != 0.5) & (np.abs(others - 0.5) > 1e-12)
-        shares.append(float(((own > 0.5) == (others > 0.5))[decided].mean()) if decided.any() else float("nan"))
-    return np.array(shares)
-
-
 Keys = npt.NDArray[np.uint64]
 _ATTEMPTS = 40  # at cycles without a repeated edge, each by other keys
 
@@ -389,11 +345,6 @@ def candidate_keys(candidates: Candidates, seed: int) -> Keys:
     coded = candidates.ids(rows).dictionary_encode()
     of_document = _hashed(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
     return mixed(of_query[candidates.query_of(rows)] ^ mixed(of_document))
-
-
-def query_keys(query_ids: Sequence[str], seed: int) -> Keys:
-    """Return (Q,) a hash of id and seed for each query."""
-    return mixed(_hashed(query_ids, f"{seed} "))
 
 
 def _hashed(ids: Iterable[str], prefix: str = "") -> Keys:
@@ -522,10 +473,7 @@ def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | np.rand
     Source: ANMI 2.0 eq. 32 and Algorithm 2.
     """
     if degree < 2 or degree % 2:
-        raise InputError(
-            f"degree {degree}: a union of cycles has an even degree of at least 2; take {degree + degree % 2}"
-        )
-
+        raise InputError(f"degree {degree}: cycles give an even degree of at least 2; take {degree + degree % 2}")
     numbers = np.asarray(sizes, np.int64)
     counts, offsets = numbers * np.clip(numbers - 1, 0, degree) // 2, np.cumsum([0, *numbers])
     if isinstance(keys, np.random.Generator):
@@ -543,17 +491,7 @@ def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | np.rand
     return Pairs(offsets, first, second)
 
 
-def first_pairs(pairs: Pairs, most: int) -> Pairs:
-    """Return at most `most` pairs: of each query its first, as many as go with its candidates.
-
-    Fewer are among those of more: answers to the first are never lost.
-    """
-    place = np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
-    order = np.argsort((place + 1) / pairs.sizes[pairs.query], kind="stable")
-    return pairs.at(np.sort(order[:most]))
-
-
-def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArray[np.bool_], degree: int) -> Rows:
+def pairs_between(candidates: Candidates, rated: Marks, *, degree: int, seed: int) -> Rows:
     """Return (m, 2) candidates of different queries to compare: degree/2 random Hamiltonian cycles over the queries.
 
     Cycle c goes through the queries in the order of hash(key, c). Each query meets the next one
@@ -562,11 +500,10 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
     with other candidates.
 
     Args:
-        offsets: (Q + 1,) of candidates, as in `Pairs`.
-        keys: (N,) of candidates.
-        query_keys: (Q,) of queries.
+        candidates: of all queries.
         rated: (N,) whether a candidate has a rating; queries without any take no part.
         degree: comparisons of each query, even.
+        seed: of the hashes.
 
     Raises:
         InputError: an odd degree, or one below 2.
@@ -574,14 +511,15 @@ def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArra
     if degree < 2 or degree % 2:
         raise InputError(f"{spelled('between', degree)}: expected an even number, at least 2")
     rows = np.flatnonzero(rated)
-    queries = np.searchsorted(offsets, rows, side="right") - 1
+    keys, query_keys = candidate_keys(candidates, seed)[rows], mixed(_hashed(candidates.query_ids, f"{seed} "))
+    queries = candidates.query_of(rows)
     rated_queries, begins = np.unique(queries, return_index=True)
     if len(rated_queries) < 2:
         return np.zeros((0, 2), np.int64)
 
     def drawn(salt: int) -> Rows:
         """The candidate of each query with the least hash."""
-        salted = mixed(keys[rows] ^ mixed(np.array([salt], np.uint64)))
+        salted = mixed(keys ^ mixed(np.array([salt], np.uint64)))
         return rows[np.lexsort((salted, queries))[begins]]
 
     edges = []

@@ -11,19 +11,37 @@ nothing is found out by a trial of about forty comparisons, before the others ar
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from foils.data.tables import read_table, with_types
-from foils.llm import AnswerStore, digest
-from foils.rating.judges import Judge, ListJudge, PointwiseJudge, ScoringJudge, questions_of
+from foils.data.collection import Collection
+from foils.encode.models import load_cross_encoder
+from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
+from foils.llm import AnswerStore, LLMSettings, Purse, RelevanceQuestions, digest
+from foils.rating.estimators import ESTIMATORS
+from foils.rating.judges import (
+    ORDER,
+    RELEVANCE,
+    BiEncoderJudge,
+    CrossEncoderJudge,
+    Judge,
+    ListJudge,
+    LLMJudge,
+    PointwiseJudge,
+    QuestionSettings,
+    RecordedJudge,
+    ScoringJudge,
+    pair_ids,
+    questions_of,
+)
 from foils.rating.pairs import (
     Candidates,
     Floats,
@@ -33,92 +51,232 @@ from foils.rating.pairs import (
     Rows,
     Showings,
     combined,
-    parts_by_query,
     texts_of,
 )
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, FormatError, InputError
-from foils.runtime.files import file_digest
-from foils.runtime.options import spelled
+from foils.runtime.errors import FailureError, InputError, check_names
+from foils.runtime.options import Option, Settings, key_values, settings_of, several, spelled
+
+if TYPE_CHECKING:
+    JudgeLike = str | Judge
+    JudgesLike = JudgeLike | Sequence[JudgeLike]
+else:
+    JudgeLike = JudgesLike = str
 
 log = logging.getLogger(__name__)
 
-_IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
-SCHEMA = pa.schema([*((name, pa.string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
-LARGE = pa.schema([*((name, pa.large_string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
+BI_ENCODER = "bi-encoder"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeSettings(Settings):
+    """Who says which of two documents answers a query better.
+
+    Attributes:
+        judge: bi-encoder[:MODEL], cross-encoder:MODEL, llm[:MODEL] or recorded:FILE; a bare MODEL
+            is a bi-encoder. Its own settings may follow, as in
+            llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be given several times: the mean
+            of their answers. Default: bi-encoder. In Python also an object with the methods of
+            `Judge`, or a list.
+        between_judge: Judge between queries. Default: that of the ratings.
+        temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1
+            for logits.
+        accept_judge: Rate even where the answers do not clearly prefer labelled positives, or
+            contradict themselves when the order of the documents is reversed.
+    """
+
+    judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
+    between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE")] = None
+    temperature: Annotated[float | None, Option(above=0)] = None
+    accept_judge: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "judge", [_named(each) for each in self.judges])
+        object.__setattr__(self, "between_judge", _named(self.between_judge))
+
+    @property
+    def judges(self) -> list[JudgeLike]:
+        """The judges, one or several."""
+        return several(self.judge)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingSettings(Settings):
+    """Which pairs are compared, and how ratings are fitted to the answers.
+
+    Attributes:
+        degree: Number of comparisons per candidate; even.
+        between: Comparisons with other queries; even. They give each query an offset.
+        model: Model of the ratings.
+        prior_sd: Spread of the prior in probits or logits. Default: fitted to the answers.
+        validate: Negatives that are also compared with the positive directly; borderline is a gap
+            of 80 to 150.
+    """
+
+    heading = "Rating"
+
+    degree: Annotated[int, Option(least=2)] = 6
+    between: Annotated[int | None, Option(least=2)] = None
+    model: Annotated[str, Option(flag="--rating-model", names=tuple(ESTIMATORS))] = "thurstone"
+    prior_sd: Annotated[float | None, Option(above=0, metavar="SD")] = None
+    validate: Annotated[str, Option(names=("none", "borderline", "all"))] = "none"
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What judges are opened with.
+
+    Attributes:
+        judges: who judges.
+        encoding: encoder and store of a bi-encoder; length and device of the others.
+        llm: which language model.
+        question: what it is asked.
+        purse: what all language models together may cost.
+    """
+
+    judges: JudgeSettings
+    encoding: EncodingSettings
+    llm: LLMSettings
+    question: QuestionSettings
+    purse: Purse = field(default_factory=Purse)
+
+    @cached_property
+    def key_server(self) -> tuple[str, str]:
+        """Scheme and host of the server that the run's key goes to: the run's, or that of the first model without one.
+
+        A key that was given for one server is sent to no other: a judge with another server names its own
+        `key_variable`.
+        """
+        judges = *self.judges.judges, self.judges.between_judge
+        every = [_parsed(each) for each in judges if isinstance(each, str)]
+        addresses = [own.get("base_url") for kind, _, own in every if kind == "llm" and "key_variable" not in own]
+        address = self.llm.base_url or os.environ.get("OPENAI_BASE_URL")
+        if not address and addresses and None not in addresses:
+            address = addresses[0]
+        return urlsplit(address or "")[:2]
+
+    def with_own(self, settings: Mapping[str, Any]) -> Opening:
+        """Return these with one judge's own settings in the place of those of all."""
+        own = dict(settings)
+        if "base_url" in own and "key_variable" not in own and urlsplit(own["base_url"])[:2] != self.key_server:
+            own["key_variable"] = ""
+            if os.environ.get(self.llm.key_variable):
+                log.warning(
+                    "%s gets no key: that of %s is for another server; give the judge its own, as key_variable=NAME",
+                    urlsplit(own["base_url"]).netloc.rpartition("@")[2], self.llm.key_variable,
+                )  # fmt: skip
+        changed = dict[str, Any]()
+        for name in ("judges", "encoding", "llm", "question"):
+            group = getattr(self, name)
+            changed[name] = replace(group, **{key: value for key, value in own.items() if hasattr(group, key)})
+        return replace(self, **changed)
+
+
+@dataclass(frozen=True)
+class JudgeKind:
+    """A kind of judge.
+
+    Attributes:
+        make: makes the judge, of what stands behind the colon ("": nothing), for a collection.
+        heeds: names of the settings that it heeds.
+    """
+
+    make: Callable[[str, Opening, Collection], Judge]
+    heeds: frozenset[str] = frozenset()
+
+
+def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
+    encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
+    encoder, store = encoding.open(collection)
+    return BiEncoderJudge(encoder, temperature=opening.judges.temperature or 0.05, store=store)
+
+
+def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
+    how = {name: getattr(opening.encoding, name) for name in OF_CROSS_ENCODERS}
+    loaded = load_cross_encoder(model, **how)
+    store = opening.encoding.open_store()
+    return CrossEncoderJudge(loaded, temperature=opening.judges.temperature or 1.0, name=Path(model).name, store=store)
+
+
+def _language_model(model: str, opening: Opening, collection: Collection) -> Judge:
+    llm = replace(opening.llm, llm_model=model) if model else opening.llm
+    if not llm.llm_model:
+        raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
+    client, folder = llm.client(), llm.folder(collection)
+    question = opening.question
+    how: dict[str, Any] = {"sampling": llm.sampling(), "purse": opening.purse}
+    if question.answer == RELEVANCE:
+        return PointwiseJudge(RelevanceQuestions(client, folder, question.question, domain=question.domain, **how))
+    kind = ListJudge if question.answer == ORDER else LLMJudge
+    return kind(client, folder, question, **how)
+
+
+def _names(*groups: type) -> frozenset[str]:
+    return frozenset(each.name for group in groups for each in fields(group))
+
+
+JUDGES: dict[str, JudgeKind] = {
+    BI_ENCODER: JudgeKind(_bi_encoder, _names(EncodingSettings) | {"temperature"}),
+    "cross-encoder": JudgeKind(_cross_encoder, frozenset({"temperature", "vectors", *OF_CROSS_ENCODERS})),
+    "llm": JudgeKind(_language_model, _names(LLMSettings, QuestionSettings)),
+    "recorded": JudgeKind(lambda path, *_: RecordedJudge(path)),
+}
+PLACES = {"cross-encoder": "MODEL", "recorded": "FILE"}  # what has to stand behind the colon
+
+
+def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge:
+    """Return the judge of a name; an object stays as it is.
+
+    Raises:
+        InputError: nothing stands behind the colon, or what stands there cannot be opened.
+    """
+    if not isinstance(judge, str):
+        return judge
+    kind, where, own = _parsed(judge)
+    if kind in PLACES and not where:
+        raise InputError(f"{kind} needs its {PLACES[kind].lower()}: {kind}:{PLACES[kind]}")
+    return JUDGES[kind].make(where, opening.with_own(own), collection)
+
+
+def heeding(name: str) -> list[dict[str, Any]]:
+    """Return what a setting needs to have an effect: a judge who heeds it, of ratings or between queries."""
+    kinds = [kind for kind, each in JUDGES.items() if name in each.heeds]
+    return [{"judge": kinds}, {"between_judge": kinds}]
+
+
+def _named(judge: JudgeLike | None) -> JudgeLike | None:
+    """A judge whose name begins with its kind, a bare model being a bi-encoder's; its own settings are read."""
+    if not isinstance(judge, str):
+        return judge
+    named = judge if key_values(judge)[0].partition(":")[0] in JUDGES else f"{BI_ENCODER}:{judge}"
+    _parsed(named)
+    return named
+
+
+def _parsed(judge: str) -> tuple[str, str, dict[str, Any]]:
+    """Kind, model or file, and own settings of a judge's name, as in llm:MODEL,base_url=URL,temperature=0.7.
+
+    Raises:
+        InputError: a value that is not of its key's type, or a kind of judge that has no settings of its own.
+        UnknownNameError: an unknown key.
+    """
+    name, values = key_values(judge)
+    kind, _, where = name.partition(":")
+    heeded = JUDGES[kind].heeds - {"llm_model"}  # it stands in the name
+    groups = (JudgeSettings, LLMSettings, QuestionSettings)
+    own = (each for group in groups for each in settings_of(group) if each.name in heeded)
+    known = {each.name.removeprefix("llm_"): each for each in own}
+    if values and not known:
+        raise InputError(f"{spelled('judge', judge)}: {name} has no settings; leave {', '.join(values)} out")
+    check_names(f"key of {spelled('judge')} {kind}", values, known)
+    return kind, where, {known[key].name: known[key].checked(value) for key, value in values.items()}
+
+
 BLOCK = 2048  # pairs asked, and written, together
 
 
-class RecordedJudge:
-    """A judge whose answers lie in a Parquet file; NaN for pairs that it does not hold.
-
-    Args:
-        path: of the file, with query_id, first, second and either forward and backward, P(first ≻ second) and
-            P(second ≻ first), each shown first, or `preference`: P(first ≻ second) whatever the order.
-
-    Raises:
-        InputError: there is nothing there.
-        FormatError: a column is missing, or a probability is outside [0, 1].
-    """
-
-    antisymmetric, keeps_answers = False, True
-
-    def __init__(self, path: str | Path) -> None:
-        self.name, self.fingerprint = Path(path).name, file_digest(Path(path))
-        self._answers = read_answers(Path(path)).cast(LARGE)
-
-    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return the recorded P(first ≻ second), (m,), of a pair that was recorded in whichever order."""
-        rows = pair_ids(candidates, pairs).append_column("at", pa.array(np.arange(len(pairs))))
-        turned = ["query_id", "second", "first"]
-        straight, other = (
-            rows.join(self._answers.select([*_IDS, name]), _IDS, right_keys=keys).sort_by("at")[name].to_numpy()
-            for keys, name in ((_IDS, "forward"), (turned, "backward"))
-        )
-        return np.asarray(np.where(np.isnan(straight), other, straight))
-
-
-def pair_ids(candidates: Candidates, pairs: Pairs) -> pa.Table:
-    """Return query_id, first and second of pairs."""
-    queries = pa.array([candidates.query_ids[query] for query in pairs.query.tolist()], pa.large_string())
-    return pa.table([queries, candidates.ids(pairs.first), candidates.ids(pairs.second)], _IDS)
-
-
-def read_answers(path: Path) -> pa.Table:
-    """Read one Parquet file of answers, as SCHEMA.
-
-    Raises:
-        FormatError: a column is missing, or a probability is outside [0, 1].
-    """
-    table, _ = read_table(path)
-    try:
-        table = with_types(table, {**dict(zip(SCHEMA.names, SCHEMA.types, strict=True)), "preference": pa.float64()})
-    except InputError as error:
-        raise FormatError(str(error), path) from error
-    if "preference" in table.column_names and "forward" not in table.column_names:
-        straight = table["preference"]
-        table = table.append_column("forward", straight).append_column("backward", pc.subtract(1.0, straight))
-    if missing := [name for name in SCHEMA.names if name not in table.column_names]:
-        raise FormatError(
-            f"no column {', '.join(missing)}; expected query_id, first, second, and forward and backward or preference",
-            path,
-        )
-    table = table.select(SCHEMA.names)
-    for name in _IDS:
-        if table[name].null_count:
-            raise FormatError(f"{table[name].null_count} rows have no {name}; every row needs one", path)
-    if repeated := len(table) - len(table.group_by(_IDS).aggregate([])):
-        raise FormatError(f"{repeated} pairs are judged more than once; give each its one answer, their mean say", path)
-    for name in _ANSWERS:
-        values = np.asarray(table[name].to_numpy(), np.float64)
-        if (wrong := (values < 0) | (values > 1)).any():
-            raise FormatError(f"{int(wrong.sum())} values of {name} are outside [0, 1]; they are probabilities", path)
-    return table
-
-
-def ask(
-    judge: Judge, candidates: Candidates, pairs: Pairs, *, store: AnswerStore | None = None, block: int | None = None
-) -> Judgements:
+def ask(judge: Judge, candidates: Candidates, pairs: Pairs, *, store: AnswerStore | None = None) -> Judgements:
     """Return the judge's answers about all pairs, in both orders.
 
     A judge that is antisymmetric by construction is asked once, and the other order is one minus its answer.
@@ -129,26 +287,25 @@ def ask(
         pairs: what to ask about.
         store: where answers are kept, by the judge's fingerprint, ids and texts; None, or a judge
             that keeps its own: not here.
-        block: pairs asked, and kept, together (whole queries, so somewhat more): what a kill can
-            cost; None: 2048.
 
     Raises:
         FailureError: an answer outside [0, 1], or not one for each pair.
     """
-    candidates.check(pairs)
-    if getattr(judge, "keeps_answers", False):
-        store = None
-        if not hasattr(judge, "questions"):
-            block = len(pairs) + 1  # it cuts its work by itself
+    if not np.array_equal(pairs.offsets, candidates.offsets):
+        raise InputError("the pairs were made for other candidates; their offsets differ")
+    block, keeps_answers = BLOCK, getattr(judge, "keeps_answers", False)
+    if keeps_answers and not hasattr(judge, "questions"):
+        block = len(pairs) + 1  # it cuts its work by itself
     forward, backward = np.full((2, len(pairs)), np.nan)
+    block_of_pair = pairs.pair_offsets[pairs.query] // block  # those of a query are asked together
     with progress.task(f"asking {judge.name}", len(pairs), "pairs") as advance:
-        for rows in parts_by_query(np.arange(len(pairs)), pairs.query, block or BLOCK):
-            part = Pairs.unchecked(candidates.offsets, pairs.first[rows], pairs.second[rows])
-            forward[rows] = _answers(judge, candidates, part, store)
-            if judge.antisymmetric:
-                backward[rows] = 1 - forward[rows]
-            else:
-                backward[rows] = _answers(judge, candidates, part.turned, store)
+        for rows in np.split(np.arange(len(pairs)), np.unique(block_of_pair, return_index=True)[1])[1:]:
+            part = pairs.at(rows)
+            forward[rows] = _answers(judge, candidates, part, None if keeps_answers else store)
+            backward[rows] = 1 - forward[rows]
+            if not judge.antisymmetric:
+                part = Pairs.unchecked(part.offsets, part.second, part.first)
+                backward[rows] = _answers(judge, candidates, part, None if keeps_answers else store)
             advance(len(rows))
     return Judgements(forward, backward)
 
@@ -156,11 +313,9 @@ def ask(
 def _answers(judge: Judge, candidates: Candidates, pairs: Pairs, store: AnswerStore | None) -> Floats:
     """The answers about pairs, of which the store has some, and all afterwards."""
     if store is not None:
-        ids = pair_ids(candidates, pairs).to_pydict().values()
-        keys = [
-            digest(judge.fingerprint, *each)
-            for each in zip(*ids, *texts_of(candidates, pairs.first, pairs.second), strict=True)
-        ]
+        texts = texts_of(candidates, pairs.first, pairs.second)
+        columns = zip(*pair_ids(candidates, pairs).to_pydict().values(), *texts, strict=True)
+        keys = [digest(judge.fingerprint, *each) for each in columns]
         kept = store.get(keys)
         answers = np.array([kept[key]["answer"] if key in kept else np.nan for key in keys])
         unknown = np.isnan(answers)
@@ -172,9 +327,8 @@ def _answers(judge: Judge, candidates: Candidates, pairs: Pairs, store: AnswerSt
     answers = np.asarray(judge.judge(candidates, pairs), np.float64)
     if answers.shape != (len(pairs),) or ((answers < 0) | (answers > 1) | np.isinf(answers)).any():
         raise FailureError(
-            f"the judge {judge.name} gave {answers.shape} answers to {len(pairs)} questions, from "
-            f"{np.nanmin(answers, initial=1)} to {np.nanmax(answers, initial=0)}; expected a probability for each, NaN "
-            "where it failed"
+            f"the judge {judge.name} gave {answers.shape} answers, from {np.nanmin(answers, initial=1)} to "
+            f"{np.nanmax(answers, initial=0)}, to {len(pairs)} questions; expected a probability for each"
         )
     return answers
 
@@ -207,31 +361,22 @@ class JudgeSession:
     """
 
     def __init__(self, judges: Sequence[Judge], candidates: Candidates, store: AnswerStore) -> None:
-        self.judges, self.candidates, self._store = judges, candidates, store
+        self.judges, self.candidates, self.store = judges, candidates, store
         nothing, none = np.zeros(0, np.int64), np.zeros(0)
         self.pairs = Pairs(candidates.offsets, nothing, nothing)
         self.parts = [Judgements(none, none) for _ in judges]
 
-    def of(self, judge: Judge) -> JudgeSession:
-        """Return a session of one of the judges, who has not been asked, with the same store."""
-        return JudgeSession([judge], self.candidates, self._store)
-
     def ask(self, pairs: Pairs) -> None:
         """Ask about those of the pairs that were not asked about before, each judge in turn."""
-        new = pairs.where(~np.isin(pairs.codes, self.pairs.codes))
-        answers = [ask(judge, self.candidates, new, store=self._store) for judge in self.judges]
-        self.pairs, order = self.pairs.joined(new)
+        old, new = self.pairs, pairs.where(~np.isin(pairs.codes, self.pairs.codes))
+        answers = [ask(judge, self.candidates, new, store=self.store) for judge in self.judges]
+        order = np.argsort(np.append(old.query, new.query), kind="stable")
+        ends = np.append(old.first, new.first)[order], np.append(old.second, new.second)[order]
+        self.pairs = Pairs(self.candidates.offsets, *ends)
         self.parts = [
-            Judgements(*(np.concatenate(both)[order] for both in zip(astuple(old), astuple(part), strict=True)))
-            for old, part in zip(self.parts, answers, strict=True)
+            Judgements(np.append(one.forward, more.forward)[order], np.append(one.backward, more.backward)[order])
+            for one, more in zip(self.parts, answers, strict=True)
         ]
-
-    def preference(self, pairs: Pairs) -> Floats:
-        """Return P(first ≻ second), (m,), of all judges together about pairs that were asked about."""
-        order = np.argsort(self.pairs.codes)
-        at = order[np.searchsorted(self.pairs.codes, pairs.codes, sorter=order)]
-        known = self.judgements.preference[at]
-        return np.where(self.pairs.first[at] == pairs.first, known, 1 - known)
 
     def showings(self) -> Showings | None:
         """Return what each showing of each judge says about `pairs`, where one of them orders lists; None elsewhere."""
@@ -247,21 +392,6 @@ class JudgeSession:
     def judgements(self) -> Judgements:
         """The answers of all judges together about `pairs`."""
         return combined(self.parts)
-
-    def affordable(self, budget: int) -> int:
-        """Return how many pairs can be asked about with this many questions: one of each order that can matter.
-
-        Raises:
-            InputError: not one; or nothing is asked pair by pair.
-        """
-        free = (RecordedJudge, ListJudge, PointwiseJudge)  # the last two are asked about documents, not about pairs
-        each = sum(2 - judge.antisymmetric for judge in self.judges if not isinstance(judge, free))
-        if not each or budget < each:
-            raise InputError(
-                f"{spelled('budget', budget)}: a pair takes {each} questions; give more, or leave it out where nothing "
-                f"is asked pair by pair ({spelled('max_cost')} bounds what orders of documents cost)"
-            )
-        return budget // each
 
 
 TRIAL = 40  # comparisons, each of another query where there are so many
@@ -349,9 +479,7 @@ def trial_of(pairs: Pairs, relevant: Rows, *, whole_queries: bool) -> Marks:
     if whole_queries:
         return np.isin(pairs.query, pairs.query[of_each if len(of_each) else others][:LEAST])
     parts = [*of_each[:TRIAL], *compared[:TRIAL], *others[:TRIAL], *range(min(TRIAL, len(pairs)))]
-    chosen = np.zeros(len(pairs), bool)
-    chosen[[*dict.fromkeys(parts)][:TRIAL]] = True
-    return chosen
+    return np.isin(np.arange(len(pairs)), [*dict.fromkeys(parts)][:TRIAL])
 
 
 def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) -> Evidence:
@@ -372,7 +500,7 @@ def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: b
     """
     for judge in () if accepted else asking.judges:
         if hasattr(judge, "questions") or not isinstance(judge, (ScoringJudge, RecordedJudge)):
-            tried = asking.of(judge) if len(asking.judges) > 1 else asking
+            tried = JudgeSession([judge], asking.candidates, asking.store) if len(asking.judges) > 1 else asking
             tried.ask(pairs.where(trial_of(pairs, relevant, whole_queries=isinstance(judge, ListJudge))))
             trial = evidence_of(tried.pairs, tried.judgements, relevant, clearly=CLEARLY_IN_TRIAL)
             if trial.doubt:
