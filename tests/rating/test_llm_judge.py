@@ -330,7 +330,7 @@ def test_a_failed_order_is_no_vote_and_an_odd_number_of_orders_is_refused(tmp_pa
         asked = ListJudge(Client("m", server.url, retries=0, concurrency=1), tmp_path, QuestionSettings(answer="order"))
         found = ask(asked, candidates, pairs)
     np.testing.assert_array_equal(found.preference, [0, 0, 0])
-    refused("orders 3; expected an even", QuestionSettings, answer="order", orders=3)
+    refused("orders 3; expected an even", ListJudge, Client("m"), tmp_path, QuestionSettings(answer="order", orders=3))
 
 
 def test_a_bound_of_costs_needs_prices():

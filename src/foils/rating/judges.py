@@ -360,11 +360,6 @@ class QuestionSettings(Settings):
     orders: Annotated[int, Option(least=2, needs={"answer": ORDER})] = 4
     domain: str = "general"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.orders % 2:
-            raise InputError(f"orders {self.orders}; expected an even number: each order is shown reversed, too")
-
 
 class LanguageJudge:
     """A judge that asks a language model, and counts what that takes.
@@ -379,7 +374,7 @@ class LanguageJudge:
         questions: asks them, and counts what that takes.
 
     Raises:
-        InputError: no such file of a prompt.
+        InputError: an odd number of orders, or no such file of a prompt.
         FormatError: the prompt is not UTF-8, or its slots are not those expected.
     """
 
@@ -389,6 +384,8 @@ class LanguageJudge:
         asked = self._question = question or QuestionSettings()
         described: dict[str, object] = {"answer": asked.answer, "fenced": True}
         if asked.answer == ORDER:
+            if asked.orders % 2:
+                raise InputError(f"orders {asked.orders}; expected an even number: each order is shown reversed, too")
             described |= {"orders": asked.orders, "listed": LISTED}
         template = Template.of(asked.question, "foils.rating", "listwise-1" if asked.answer == ORDER else "pairwise-1")
         self.questions = Questions(
