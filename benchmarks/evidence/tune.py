@@ -3,7 +3,7 @@
     python benchmarks/run.py tune COLLECTION ... [--model static:all-MiniLM-L6-v2] [--minutes N] [--seeds 2]
 
 For each collection, model and seed, on the same documents and test queries: the model as it is, BM25, the plain
-training (`foils train` on pairs, all defaults but for its steps, which are those that the tuning had time for), the
+training (`foils train` on pairs, all defaults but for its steps and length, which the tuning had time for), the
 tuned model (the base, where it is kept), and what is deployed. Everything is chosen on dev. What
 is in the result file already is not done again.
 """
@@ -29,7 +29,8 @@ def measured(given: str, model: str, minutes: float | None, seed: int, work: Pat
     seconds = round(time.monotonic() - start)
     steps, plain = int(tuned.plan["recipe"]["steps"]), Path(tuned.model)
     if not tuned.better or str(tuned.taken) != f"{steps} steps at {tuned.plan['recipe']['learning_rate']:.3g}, {ALONE}":
-        plain = foils.train(tuned.collection, model=model, output=work / "plain", seed=seed, steps=steps).path
+        how = {"steps": steps, "max_length": tuned.plan["recipe"].get("max_length")}
+        plain = foils.train(tuned.collection, model=model, output=work / "plain", seed=seed, **how).path
     systems = {"base": model, "plain": str(plain), "tuned": tuned.model, "bm25": "bm25"}
     result = foils.evaluate(tuned.collection, systems, split="test", measures=MEASURE, precision="float32")
     means = {each.name: each.means[MEASURE] for each in result.systems}

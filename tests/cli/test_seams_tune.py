@@ -194,7 +194,7 @@ def test_the_plain_training_is_what_foils_train_does_by_default(world, monkeypat
     train = plain.qrels["train"]
     answers = [train.set_column(1, "doc_id", pa.array([f"d{at}"] * len(train))) for at in range(70)]
     judged = replace(plain, qrels={**plain.qrels, "train": pa.concat_tables(answers)}, digest="70 answers")
-    given = {"collection": "answers", "model": "static", "seed": 3, "minutes": 1e-5}
+    given = {"collection": "answers", "model": "static", "seed": 3, "minutes": None}
     tuning = Tuning(judged, Plan({"given": given}), Path("out"), "cpu")
     tuning.schedule()
     tuning.measured((tuning.plain,))
@@ -210,13 +210,13 @@ def test_the_plain_training_is_what_foils_train_does_by_default(world, monkeypat
 
 
 def test_the_plain_training_has_the_steps_that_there_is_time_for(world):
-    """500 queries with 64 answers each are 250 steps of 128 rows; a word table makes 200 in any case."""
+    """500 queries with 64 answers each are 250 steps of 128 rows; 100 are made in any case."""
     plain = made_up(1_000, 1_000)
     train = plain.qrels["train"]
     answers = [train.set_column(1, "doc_id", pa.array([f"d{at}"] * len(train))) for at in range(64)]
     judged = replace(plain, qrels={**plain.qrels, "train": pa.concat_tables(answers)}, digest="64 answers")
     for minutes, steps, reason in (
-        (1e-5, 200, "what there is time for: by default foils train takes 250 with 32,000 rows"),
+        (1e-5, 100, "what there is time for: by default foils train takes 250 with 32,000 rows"),
         (None, 250, "what foils train does by default with 32,000 rows"),
     ):
         given = {"collection": "answers", "model": "static", "seed": 3, "minutes": minutes}
@@ -234,7 +234,7 @@ def test_little_time(foils, world):
     written = [json.loads(Path(folder, "tune.json").read_text()) for folder in ("by-program", "by-library")]
     assert written[0]["trials"] == written[1]["trials"]
     recipe = tuned.plan["recipe"]
-    assert recipe["steps"] == 200, "the plain training is finished, whatever the time"
+    assert recipe["steps"] == 100, "the plain training is finished, whatever the time"
     assert "more than is left, and is finished all the same" in recipe["reason"]
     assert "nothing else was tried" in tuned.warnings[-1]
     assert "nothing else was tried" in ended.out

@@ -19,6 +19,7 @@ from foils.evaluation.doors import Evaluation
 from foils.experiments import plan as planning
 from foils.experiments.plan import Plan, extent, resembling, with_queries
 from foils.experiments.tasks import EncoderTask
+from foils.experiments.tune import Tuning
 from foils.experiments.tuned import (
     MEASURE,
     Candidate,
@@ -35,6 +36,8 @@ from foils.experiments.tuned import (
 from foils.runtime.errors import FormatError, InputError
 from foils.statistics import Comparison
 from foils.statistics.measures import Measured
+from foils.training.data import TrainingSet
+from foils.training.models import TrainingLength
 from refusals import refused
 from train_models import bert_model, made_up, masked_language_model, static_model
 from tune_world import write_pairs
@@ -415,13 +418,39 @@ def test_adapters_need_a_transformer(world):
 
 
 def test_a_reranker_is_planned_as_foils_train_trains_one(world):
-    """Sixty lists in batches of 16, 40 epochs; an untrained head begins at three times the usual rate."""
+    """Sixty lists in batches of 16, 40 epochs or 100 steps at least; an untrained head has three times the rate."""
     masked_language_model(world / "mlm")
-    given = {"device": "cpu", "explain": True, "reranker": True, "minutes": 1e-5}
-    plan = foils.tune(str(world / "pairs.csv"), model=str(world / "mlm"), **given)
-    assert (plan["recipe"]["steps"], plan["recipe"]["batch_size"]) == (160, 16)
-    assert plan["recipe"]["learning_rate"] == pytest.approx(3e-4)
+    given = {"device": "cpu", "explain": True, "reranker": True}
+    for minutes, steps in ((None, 160), (1e-5, 100)):
+        plan = foils.tune(str(world / "pairs.csv"), model=str(world / "mlm"), minutes=minutes, **given)
+        assert (plan["recipe"]["steps"], plan["recipe"]["batch_size"]) == (steps, 16)
+        assert plan["recipe"]["learning_rate"] == pytest.approx(3e-4)
     assert "minutes, more than is left, and is finished all the same" in plan["recipe"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "of_long", "of_short", "steps", "length", "late"),
+    [
+        (None, 9.0, 9.0, 160, 256, False),
+        (10.0, 2.5, 1.0, 160, 256, False),  # 400 of 480 seconds
+        (10.0, 5.0, 2.5, 160, 128, False),  # 800, and 400 where texts are cut to 128 tokens
+        (10.0, 8.0, 4.0, 119, 128, False),
+        (10.0, 40.0, 20.0, 100, 128, True),
+    ],
+)
+def test_the_plain_training_is_cut_to_the_time_by_shorter_texts_then_by_fewer_steps(
+    world, monkeypatch, minutes, of_long, of_short, steps, length, late
+):
+    """`foils train` takes 160 steps of 256 tokens; four fifths of the time are its, but it has 100 steps at least."""
+    monkeypatch.setattr(TrainingSet, "length_for", lambda data, model, tokens=None: TrainingLength(tokens or 256, 0.0))
+    monkeypatch.setattr(Tuning, "_seconds_a_step", lambda tuning, model, size, at: of_long if at == 256 else of_short)
+    plan = foils.tune(
+        str(world / "pairs.csv"), model=str(world / "encoder"), minutes=minutes, device="cpu", explain=True
+    )
+    recipe = plan["recipe"]
+    assert (recipe["steps"], recipe["max_length"]) == (pytest.approx(steps, abs=1), length)
+    assert ("is finished all the same" in recipe["reason"]) == late
+    assert ("by default foils train takes 160" in recipe["reason"]) == ((steps, length) != (160, 256))
 
 
 def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world):

@@ -49,9 +49,10 @@ class TuneSettings(Settings):
     """How much is tried.
 
     Attributes:
-        minutes: Time that the tuning may take, about; the plain training has as many steps as there
-            is time for, but at least 200, which are finished even where they take longer. Default:
-            as long as other settings are better on dev.
+        minutes: Time that the tuning may take, about. Where there is no time for the plain training,
+            its texts are cut to 128 tokens, then it has fewer steps, but at least 100, which are
+            finished even where they take longer. Default: as long as other settings are better on
+            dev.
         max_length: Tokens after which a text is cut in training. The model that is written keeps
             its own maximum, and everything is measured at that. Default: the shortest of 64, 128,
             256, 512 and the model's own maximum that cuts fewer than 5 % of the documents' tokens.

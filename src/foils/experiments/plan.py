@@ -48,8 +48,8 @@ what one measurement on dev takes otherwise; and what test takes of a reranker."
 MOST_EPOCHS = 10  # of the longest training that is tried
 LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
 MOST_TRAINED = 3.0
-"""Times the time that is left that the plain training may take, as it was timed: with whole documents in each row and
-small batches, which is two to four times what it takes."""
+"""Times the time that is left in which a row of each training query has to fit, by what whole documents and small
+batches take: that is two to four times what training takes."""
 SAMPLE_TEXTS = 32
 LEAST = {"train": 20, "dev": 10, "test": 20}
 """Queries of a split below which nothing can be learned, chosen or shown."""
@@ -175,8 +175,7 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
     if seconds is not None:
         text = seconds_a_text(task, whole, seed)
         fitting = int(MOST_TRAINED * seconds / seconds_a_row(task, text))
-        rows = max(FEWEST_STEPS * PLAIN_BATCHES[task.kind], fitting)  # of the plain training
-        queries["train"] = min(queries["train"], rows)
+        queries["train"] = min(queries["train"], max(FEWEST_STEPS * PLAIN_BATCHES[task.kind], fitting))
         if reranker:
             of_query = text * task.depth
             queries["dev"] = min(queries["dev"], max(LEAST_RERANKED, int(DEV_SHARE * seconds / of_query)))
@@ -186,7 +185,7 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
             if documents * text > BASE_SHARE * seconds:
                 documents = min(documents, max(LEAST_DOCUMENTS, int(WHOLE_SHARE * seconds / text)))
                 dev_documents = min(dev_documents, documents)
-        timed = {"seconds_a_text": float(f"{text:.3g}"), "fitting_rows": rows}
+        timed = {"seconds_a_text": float(f"{text:.3g}")}
         reason = f"reading a text takes {1000 * text:.2g} ms; {seconds:.0f} s are left"
     if documents < len(whole.documents):
         reason += (

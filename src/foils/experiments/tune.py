@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -28,6 +29,7 @@ from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.experiments.plan import (
     HARD,
     MOST_EPOCHS,
+    MOST_TRAINED,
     Plan,
     Section,
     extent,
@@ -62,6 +64,7 @@ from foils.searching.retriever import named_collection
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
+    from foils.training.settings import TrainSettings
 
 Value = TypeVar("Value")
 TEMPORARY = "checkpoints"  # folder of what is removed once all is done: models of short runs, their checkpoints
@@ -73,6 +76,9 @@ WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the model b
 DEPTH = 10  # of the measure
 MOST_TRAININGS = 16
 DECISION_SHARE = 0.2  # of the time that is left before negatives are mined
+PLAIN_SHARE = 0.8  # of the time that is left, which the plain training may take
+LEAST_STEPS, SHORT = 100, 128  # of it, and tokens that its texts are cut to first, where there is no time for more
+TIMED_STEPS, TIMED_ROWS, SLOW = 3, 16, 1e-6  # by which it is timed; rows of a transformer's batch; learning rate
 NEW_HEAD = 3.0  # times the usual learning rate: that of a head which nobody trained
 
 log = logging.getLogger(__name__)
@@ -181,45 +187,70 @@ class Tuning:
 
     def schedule(self) -> None:
         """Decide what is searched, how the plain training is done, and what else may be tried."""
-        from foils.training.models import plain_recipe, transformer_of
-        from foils.training.settings import OPEN
 
         def measured() -> dict[str, Any]:
             with progress.reporting(progress.silent):
                 limit = None if self.limit is None else self.left
                 return dict(extent(self.task, self.whole, seed=self.seed, seconds=limit))
 
-        def recipe() -> Section:
-            model, rows, lora = self.task.load(), len(self.pairs), self.given.get("lora")
-            if lora is not None:
-                require("peft", "lora")
-                transformer_of(model, "lora")
-            plain = plain_recipe(rows, model, replace(OPEN, lora=lora))
-            usual, size = plain.steps_of(rows), plain.batch_size
-            fitting = int(self.plan["data"].get("fitting_rows", usual * size)) // size
-            explained = f"what foils train does by default with {rows:,} rows"
-            if fitting < usual:
-                plain = plain_recipe(rows, model, replace(OPEN, lora=lora, steps=fitting))
-                explained = f"what there is time for: by default foils train takes {usual:,} with {rows:,} rows"
-            rate, steps = float(plain.learning_rate or 0), plain.steps_of(rows)
-            rate *= NEW_HEAD if self.fresh and lora is None else 1
-            length = self.pairs.length_for(model, self.given.get("max_length"))
-            reason = f"{steps:,} steps at {rate:.2g}, {explained}"
-            if length.tokens is not None:
-                reason += f"; texts are cut after {length.tokens} tokens in training, {length.cut:.1%} of them"
-            seconds = steps * size * seconds_a_row(self.task, self.plan["data"].get("seconds_a_text", 0.0))
-            if seconds > self.left:
-                late = f"the plain training may take up to {seconds / 60:.1f} minutes, more than is left, "
-                late += "and is finished all the same"
-                self.say(late)
-                reason += f"; {late}"
-            numbers = {"learning_rate": rate, "steps": steps, "batch_size": size}
-            return {**numbers, "max_length": length.tokens, "reason": reason}
-
         key = {"collection": self.whole.digest, **self.given}
         self.plan.decide("data", lambda: self.timed("data", key, measured))
-        self.plan.decide("recipe", recipe)
+        self.plan.decide("recipe", lambda: self.timed("recipe", {**key, **self.plan["data"]}, self._recipe))
         self.plan.decide("search", self._searched)
+
+    def _recipe(self) -> Section:
+        """Decide how the plain training is done: as by `foils train`, or the most of that there is time for."""
+        from foils.training.models import plain_recipe, transformer_of
+        from foils.training.settings import OPEN
+
+        model, rows, lora = self.task.load(), len(self.pairs), self.given.get("lora")
+        if lora is not None:
+            require("peft", "lora")
+            transformer_of(model, "lora")
+        plain = plain_recipe(rows, model, replace(OPEN, lora=lora))
+        steps, size = plain.steps_of(rows), plain.batch_size
+        length = self.pairs.length_for(model, self.given.get("max_length"))
+        explained, late = f"what foils train does by default with {rows:,} rows", ""
+        if self.limit is not None:
+            usual = steps, length.tokens
+            reading = float(self.plan["data"].get("seconds_a_text", 0.0)) * int(self.plan["data"]["documents"])
+            room = PLAIN_SHARE * (self.left - 2 * reading * self.task.in_batch)  # two models read all for test
+            seconds = self._seconds_a_step(model, size, length.tokens)
+            longest = length.tokens or 0
+            if steps * seconds > room and longest > SHORT and self.given.get("max_length") is None:
+                length = self.pairs.length_for(model, SHORT)
+                seconds = self._seconds_a_step(model, size, length.tokens)
+            steps = min(steps, max(LEAST_STEPS, int(room / seconds)))
+            if (steps, length.tokens) != usual:
+                plain = plain_recipe(rows, model, replace(OPEN, lora=lora, steps=steps))
+                explained = f"what there is time for: by default foils train takes {usual[0]:,} with {rows:,} rows"
+                if length.tokens != usual[1]:
+                    explained += f", of {usual[1]} tokens"
+            if steps * seconds > self.left:
+                late = f"the plain training takes about {steps * seconds / 60:.1f} minutes, more than is left, "
+                late += "and is finished all the same"
+                self.say(late)
+        rate = float(plain.learning_rate or 0) * (NEW_HEAD if self.fresh and lora is None else 1)
+        reason = f"{steps:,} steps at {rate:.2g}, {explained}"
+        if length.tokens is not None:
+            reason += f"; texts are cut after {length.tokens} tokens in training, {length.cut:.1%} of them"
+        numbers = {"learning_rate": rate, "steps": steps, "batch_size": size, "max_length": length.tokens}
+        return {**numbers, "reason": "; ".join(filter(None, [reason, late]))}
+
+    def _seconds_a_step(self, model: Any, size: int, length: int | None) -> float:
+        """Seconds that a step of the plain training takes: of an encoder timed, of a reranker by those of a pair."""
+        if not self.task.in_batch:
+            text = float(self.plan["data"].get("seconds_a_text", 0.0))
+            return size * seconds_a_row(self.task, text) / MOST_TRAINED
+        few = TIMED_ROWS if model.device.type == "cpu" and not is_static(model) else size
+        rows, took = min(size, few), []
+        left_out = np.random.default_rng(self.seed).permutation(len(self.pairs)) >= 4 * rows * (1 + TIMED_STEPS)
+        some = self.pairs.without(left_out, reason="not timed")
+        for steps in (1, 1 + TIMED_STEPS):
+            with progress.reporting(progress.silent), tempfile.TemporaryDirectory() as place:
+                settings = self._settings(SLOW, steps, rows, length)
+                took.append(self.task.train(some, Path(place), settings, "random").seconds)
+        return max(took[1] - took[0], 1e-3) / TIMED_STEPS * size / rows
 
     @cached_property
     def drawn(self) -> Collection:
@@ -359,32 +390,41 @@ class Tuning:
 
     def _train(self, setting: Setting, place: Path) -> None:
         from foils.training.fit import save_model
-        from foils.training.settings import Trained, TrainSettings
+        from foils.training.settings import Trained
 
         task, recipe = self.task, self.plan["recipe"]
         negatives = self.mined(setting.source) if setting.source else None
         drawn, per_query = (None, setting.per_query) if task.in_batch else (setting.per_query, None)
         data = task.rows(self.collection, negatives, per_query=per_query)
-        model, lora = task.load(), self.given.get("lora")
-        bfloat16 = not is_static(model) and computes_bfloat16(model.device)
-        trainer = {"save_steps": CHECKPOINT_STEPS, **({"bf16": True} if bfloat16 else {})}
-        trainer |= {"gradient_checkpointing": True} if lora else {}
-        settings = TrainSettings(
-            learning_rate=setting.learning_rate,
-            steps=setting.steps,
-            batch_size=int(recipe["batch_size"]),
-            max_length=recipe.get("max_length"),
-            lora=lora,
-            draw_negatives=drawn,
-            trainer=trainer,
-            seed=self.seed,
-        )
+        size, length = int(recipe["batch_size"]), recipe.get("max_length")
+        settings = self._settings(setting.learning_rate, setting.steps, size, length, drawn)
         checkpoints = place.with_name(place.name.replace("model", "training", 1))
         run = task.train(data, checkpoints, settings, setting.batches)
         described = {"model": task.model, "batches": setting.batches, "negatives": setting.source}
         history = provenance("tune", {**described, **settings.describe()}, inputs=self.of, seed=self.seed)
         save_model(Trained(run.model, place, run, history, data.counts, {}))
         shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def _settings(
+        self, rate: float, steps: int, size: int, length: int | None, drawn: int | None = None
+    ) -> TrainSettings:
+        """How a model is trained; transformers in bfloat16 where the device computes it."""
+        from foils.training.settings import TrainSettings
+
+        model, lora = self.task.load(), self.given.get("lora")
+        trainer: dict[str, Any] = {"save_steps": CHECKPOINT_STEPS}
+        trainer |= {"bf16": True} if not is_static(model) and computes_bfloat16(model.device) else {}
+        trainer |= {"gradient_checkpointing": True} if lora else {}
+        return TrainSettings(
+            learning_rate=rate,
+            steps=steps,
+            batch_size=size,
+            max_length=length,
+            lora=lora,
+            draw_negatives=drawn,
+            trainer=trainer,
+            seed=self.seed,
+        )
 
     def _merge(self, members: Sequence[Setting], share: float, place: Path) -> None:
         from foils.encode.models import seal_weights
