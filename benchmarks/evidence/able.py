@@ -7,7 +7,7 @@
 DATA holds the collections as folders. The cells are those of grid.toml with the models *able-256* and *able-1024*: as
 many training queries, four negatives of each, a row for each negative, batches of 64, texts cut after 32 tokens in
 training. All trainings of a cell have as many steps; in-batch negatives alone are the pairs, as often as that takes;
-*selected* are the negatives that `foils select --by benefit` keeps of three sources. Each training is measured as it
+*selected* are the negatives that `foils select --by benefit` keeps of three sources, *of four* of BM25's, too. Each training is measured as it
 is, and with its weights halfway and three quarters of the way from the base, by nDCG@10 of at most 400 test queries
 among 2,000 random documents, at the model's own length. `train` goes on where it was stopped and keeps the values of
 each query in FOLDER; `decide` says what the decision expects of the sources that were trained on, and writes
@@ -44,7 +44,10 @@ from foils.training.settings import TrainSettings
 
 PER_QUERY, BATCH, LENGTH, DOCUMENTS, QUERIES, ON_GPU_QUERIES = 4, 64, 32, 2_000, 400, 2_000
 SHARES = (1.0, 0.75, 0.5)  # of the tuned model's weights
-SELECTED, SELECTED_FROM = "selected", ("random", "dense 0-4", "dense 20-24")
+SELECTED_FROM = {
+    "selected": ("random", "dense 0-4", "dense 20-24"),
+    "selected of four": ("random", "bm25 0-4", "dense 0-4", "dense 20-24"),
+}
 WINDOWS = {"dense 0-4": (0, 4), "dense 20-24": (20, 24), "bm25 0-4": (0, 4)}
 
 
@@ -74,8 +77,8 @@ def source_of(collection: Collection, name: str) -> Negatives:
     if name == "random":
         return foils.mine(collection, "random", top=PER_QUERY)
     dense = {"encoder": "all-MiniLM-L6-v2", "max_length": 128}
-    if name == SELECTED:
-        tables = {each: source_of(collection, each) for each in SELECTED_FROM}
+    if name in SELECTED_FROM:
+        tables = {each: source_of(collection, each) for each in SELECTED_FROM[name]}
         how = {**dense, "settings": {"top": PER_QUERY}, "in_batch": BATCH - 1}
         return foils.select(tables, by="benefit", collection=collection, **how)
     if name == MARGIN:

@@ -24,7 +24,7 @@ from foils.deciding.decision import GRID, TOLERANCE, Weighed, benefits_by_block,
 from foils.deciding.mine import best_window, windows_of
 from foils.deciding.page import score_page, turn_figure
 from foils.deciding.results import percent
-from foils.deciding.unlabelled import Pairs, Relevance, Survey, rounded, signs_of_pooling
+from foils.deciding.unlabelled import THE_ENCODER, Pairs, Pooling, Relevance, Survey, rounded, signs_of_pooling
 from foils.encode import VectorStore
 from foils.experiments.score import score
 from foils.mining import mine_negatives
@@ -325,7 +325,7 @@ def test_a_choice_holds_between_two_ends(benefits, ends, plain):
 
 
 @pytest.mark.parametrize("depth", [5, 10, 20])
-@pytest.mark.parametrize("by", ["BM25", "the encoder"])
+@pytest.mark.parametrize("by", ["BM25", THE_ENCODER])
 def test_labels_among_the_first_of_a_retriever_look_pooled(depth, by):
     """Ranks of the labelled positives are even down to a depth and end there; natural ones thin out and go on."""
     rng = np.random.default_rng(depth)
@@ -347,26 +347,24 @@ def test_labels_among_the_first_of_a_retriever_look_pooled(depth, by):
     natural = np.floor(np.exp(rng.uniform(0, np.log(400), queries * per_query))) - 1
     even = rng.integers(depth, size=queries * per_query).astype(float)
     spread = world(lambda: rng.permutation(400)[:per_query])
-    if by == "BM25":
-        sign, ends = signs(world(lambda: rng.permutation(depth)[:per_query]), natural)
-    else:
-        sign, ends = signs(spread, even)
-    assert ends
-    assert f"first {depth} of {by if by == 'BM25' else 'the encoder'}" in sign
-    assert signs(spread, natural) == ("", False)
+    shallow = world(lambda: rng.permutation(depth)[:per_query])
+    pooled = signs(shallow, natural) if by == "BM25" else signs(spread, even)
+    assert pooled.sign.endswith(f"among the first {depth} of {pooled.by}")
+    assert (pooled.ends, pooled.depth, pooled.by) == (True, depth, by)
+    assert signs(spread, natural) == Pooling()
     if by == "BM25":  # a pool of another retriever: its first documents are strewn over BM25's first hundred
         strewn = world(lambda: np.append(rng.permutation(90)[: per_query - 1], 300 if rng.random() < 0.1 else 95))
-        sign, ends = signs(strewn, natural)
-        assert ends
-        assert sign.startswith("Of the labelled positives beyond the first 10 of BM25 only ")
+        pooled = signs(strewn, natural)
+        assert (pooled.ends, pooled.depth) == (True, 0)
+        assert pooled.sign.startswith("Of the labelled positives beyond the first 10 of BM25 only ")
 
 
 def test_labels_that_look_pooled_bound_nothing(tmp_path, monkeypatch):
     """The nearest answers are labelled eight times as often; all other shares than the bound's are possible then."""
     world = hidden_world(5, labelled=0.3, preference=8.0)
     sources = mined(world)
-    sign = "All are among the first 10 of BM25", False
-    monkeypatch.setattr("foils.deciding.decision.signs_of_pooling", lambda *_: sign)
+    pooled = Pooling("All are among the first 10 of BM25")
+    monkeypatch.setattr("foils.deciding.decision.signs_of_pooling", lambda *_: pooled)
     decision = decided(world, sources, tmp_path)
     for name, source in sources.items():
         assert true_share(world, source) <= decision.worths[name].false_share_high, name

@@ -378,7 +378,7 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
 
 def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     """Say how many of each source's negatives are unlabelled answers, as far as pairs, recaptures and labels tell."""
-    relevance = Relevance.fit(survey, seed=drawn.scoring.seed)
+    relevance, judged = Relevance.fit(survey, seed=drawn.scoring.seed), Judged.of(drawn.labels, measured.records)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
     known = {name: _source(measured, bit, drawn.sources[name], logs) for bit, name in enumerate(measured.records.names)}
     bounds = [relevance.bound(survey)]
@@ -388,16 +388,22 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
             bounds.append(math.exp(2.6 * source.spread) / source.rate)  # no more answers than it has negatives
     most = SLACK * min(bounds)
     unlabelled = np.linspace(0.0, max(most, 1e-9), GRID)
-    pooled, ends = signs_of_pooling(drawn.collection, drawn.queries, survey)
-    if pooled:
+    pooled = signs_of_pooling(drawn.collection, drawn.queries, survey)
+    if pooled.depth and judged is None:
+        # What was judged and not labelled is no answer, and recaptured positives are all of the pool.
+        logs[pooled.judged(measured, survey)] = math.log(LEAST_RATIO)
+        known = {
+            name: replace(source, odds=Odds(logs[source.triplets]), rate=math.nan) if len(source.triplets) else source
+            for name, source in known.items()
+        }
+    if pooled.sign:
         # No single o fits labels that prefer one retriever's documents: go on until all of each
         # source may be answers.
         bound = float(unlabelled[-1])
         mined = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]
-        rate = min((source.share(bound) / bound for source in mined), default=1.0)
-        most = max(bound, MOST / max(rate, LEAST_RATE))
+        rates = [source.share(bound) / bound for source in mined]
+        most = max(bound, MOST / min((rate for rate in rates if rate > LEAST_RATE), default=1.0))
         unlabelled = np.append(unlabelled, np.geomspace(bound, most, GRID)[1:])
-    judged = Judged.of(drawn.labels, measured.records)
     after = None
     if judged is not None:
         after = posterior(judged, list(known.values()), logs, float(unlabelled[-1]), drawn.rng)
@@ -406,10 +412,10 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
         logs=logs,
         unlabelled=unlabelled,
         most=most,
-        pooled=pooled,
+        pooled=pooled.sign,
         after=after,
         judged=0 if judged is None else len(judged.triplets),
-        likely=len(unlabelled) - 1 if ends else GRID // 2,
+        likely=len(unlabelled) - 1 if pooled.ends else GRID // 2,
     )
 
 

@@ -52,6 +52,7 @@ CLIFF = 0.03  # share in the second half of these, of which a natural order leav
 POOLS = (5, 10, 20, 50, 100)  # first documents that are judged together
 TAIL, THIN = (10, 100), 0.125  # ranks, and the share of positives from the first on that is beyond the second
 LEAST_POSITIVES = 20  # that pooling is told from
+THE_ENCODER = "the encoder"
 SINGLE = 1.05  # positives of a query, at most, where each has one, but for a few
 SHORT = 40  # words of a document, at most, whose neighbours often answer as well
 BITS = 11  # of a vector's component beside its sign, with which inner products are exact
@@ -350,8 +351,36 @@ def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
     return fitted, float(np.log(each[0] / each[1]))
 
 
-def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> tuple[str, bool]:
-    """Say why the labels look as if they had been chosen among likely documents; empty where nothing speaks for it.
+@dataclass(frozen=True)
+class Pooling:
+    """Why labels look as if they had been chosen among likely documents.
+
+    Attributes:
+        sign: in words; empty where nothing speaks for it.
+        ends: whether it is that labels end with the first documents of a retriever.
+        by, depth: that retriever, and how many documents of each query were judged; 0: nobody knows.
+    """
+
+    sign: str = ""
+    ends: bool = False
+    by: str = ""
+    depth: int = 0
+
+    def judged(self, measured: Measured, survey: Survey) -> npt.NDArray[np.bool_]:
+        """Return (m,) which negatives are among the documents that were judged, and not found relevant."""
+        of = measured.records
+        if self.by == THE_ENCODER:  # documents that are labelled may be nearer, too
+            known = of.collection.known_positives
+            return np.asarray(survey.negatives.rank + known.counts_of(of.queries)[of.record] < self.depth)
+        if not self.depth:
+            return np.zeros(len(of.record), bool)
+        first, _ = BM25Retriever(of.collection).search(of.queries, self.depth)
+        rows = np.asarray(of.texts.rows)[of.document]
+        return np.asarray((first[of.record] == rows[:, None]).any(axis=1))
+
+
+def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> Pooling:
+    """Say why the labels look as if they had been chosen among likely documents.
 
     Labels end where the labelled positives reach evenly down to a rank of the encoder or of BM25,
     or where many are beyond its first ten and next to none beyond its first hundred: of eight
@@ -363,25 +392,23 @@ def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> t
         collection: documents, queries, judgements.
         queries: rows of the queries that are looked at; BM25 searches for 400 of them, at most.
         survey: the encoder's ranks of the labelled positives.
-
-    Returns:
-        The sign in words, and whether it is that labels end.
     """
     known = collection.known_positives
     some = queries[:: max(1, len(queries) // RANKED)]
     query = np.repeat(np.arange(len(some)), known.counts_of(some))
     if len(query) < LEAST_POSITIVES:
-        return "", False
+        return Pooling()
     labelled = np.concatenate([known.of(int(place)) for place in known.places(some)])
     first, _ = BM25Retriever(collection).search(some, max(POOLS))
     hit = first[query] == labelled[:, None]
-    ranks = {"BM25": np.where(hit.any(axis=1), hit.argmax(axis=1), np.inf), "the encoder": survey.labelled.rank}
+    ranks = {"BM25": np.where(hit.any(axis=1), hit.argmax(axis=1), np.inf), THE_ENCODER: survey.labelled.rank}
     for depth in POOLS:
         for name, rank in ranks.items():
             last = float(((rank >= depth / 2) & (rank < depth)).mean())
             inside = float((rank < depth).mean())
             if len(collection.documents) > 10 * depth and inside >= POOLED and last >= CLIFF:
-                return f"{100 * inside:.0f} % of the labelled positives are among the first {depth} of {name}", True
+                sign = f"{100 * inside:.0f} % of the labelled positives are among the first {depth} of {name}"
+                return Pooling(sign, True, name, depth)
     for name, rank in ranks.items():
         beyond, further = (int((rank >= depth).sum()) for depth in TAIL)
         many = beyond >= max(LEAST_POSITIVES, 0.1 * len(rank))
@@ -390,8 +417,8 @@ def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> t
             sign = (
                 f"Of the labelled positives beyond the first {near} of {name} only {share} are beyond its first {far}"
             )
-            return sign, True
+            return Pooling(sign, True)
     words = [len(text.split()) for text in collection.document_texts(labelled[:RANKED])]
     if len(query) <= SINGLE * len(some) and np.median(words) <= SHORT:
-        return f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words", False
-    return "", False
+        return Pooling(f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words")
+    return Pooling()
