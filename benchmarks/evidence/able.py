@@ -7,12 +7,13 @@
 DATA holds the collections as folders. The cells are those of grid.toml with the models *able-256* and *able-1024*: as
 many training queries, four negatives of each, a row for each negative, batches of 64, texts cut after 32 tokens in
 training. All trainings of a cell have as many steps; in-batch negatives alone are the pairs, as often as that takes;
-*selected* are the negatives that `foils select --by benefit` keeps of three sources, *of four* of BM25's, too. Each training is measured as it
-is, and with its weights halfway and three quarters of the way from the base, by nDCG@10 of at most 400 test queries
-among 2,000 random documents, at the model's own length. `train` goes on where it was stopped and keeps the values of
-each query in FOLDER; `decide` says what the decision expects of the sources that were trained on, and writes
-benchmarks/results/able.json, and the values of each query to able_queries.json beside it. `h100` says what the decision
-expects in the cells of benchmarks/results/on_h100.json, which were trained on a GPU, and writes able_h100.json.
+*selected* are the negatives that `foils select --by benefit` keeps of three sources, and *of four*, BM25's among
+them. Each training is measured as it is, and with its weights halfway and three quarters of the way from the base, by
+nDCG@10 of at most 400 test queries among 2,000 random documents, at the model's own length. `train` goes on where it
+was stopped and keeps the values of each query in FOLDER; `decide` says what the decision expects of the sources that
+were trained on, and writes benchmarks/results/able.json, and the values of each query to able_queries.json beside it.
+`h100` says what the decision expects in the cells of benchmarks/results/on_h100.json, which were trained on a GPU, and
+writes able_h100.json.
 """
 
 from __future__ import annotations

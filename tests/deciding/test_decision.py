@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import plotly.graph_objects as go
@@ -29,6 +30,7 @@ from foils.encode import VectorStore
 from foils.experiments.score import score
 from foils.mining import mine_negatives
 from foils.mining.retrievers import BM25Retriever
+from foils.scoring.triplets import make_records
 from foils.selection.doors import select
 from hidden_positives import World, WorldEncoder, decided, hidden_world, mined, oracle, true_share
 from hostile import hostile_world
@@ -352,7 +354,15 @@ def test_labels_among_the_first_of_a_retriever_look_pooled(depth, by):
     assert pooled.sign.endswith(f"among the first {depth} of {pooled.by}")
     assert (pooled.ends, pooled.depth, pooled.by) == (True, depth, by)
     assert signs(spread, natural) == Pooling()
-    if by == "BM25":  # a pool of another retriever: its first documents are strewn over BM25's first hundred
+    if by == "BM25":
+        records = make_records(shallow, {"bm25": foils.mine(shallow, "bm25", top=depth)}, split="train", control=False)
+        judged = pooled.judged(SimpleNamespace(records=records), None)
+        rows = np.asarray(records.texts.rows)[records.document]
+        assert 0 < judged.sum() < len(judged)
+        pairs = zip(records.queries[records.record], rows, strict=True)
+        expected = [row in ranked[query, :depth] for query, row in pairs]
+        np.testing.assert_array_equal(judged, expected)
+        # a pool of another retriever: its first documents are strewn over BM25's first hundred
         strewn = world(lambda: np.append(rng.permutation(90)[: per_query - 1], 300 if rng.random() < 0.1 else 95))
         pooled = signs(strewn, natural)
         assert (pooled.ends, pooled.depth) == (True, 0)
@@ -377,6 +387,27 @@ def test_labels_that_look_pooled_bound_nothing(tmp_path, monkeypatch):
     for name, source in sources.items():
         each = judged.worths[name]
         assert each.false_share_low - 0.02 <= true_share(world, source) <= each.false_share_high + 0.02, name
+
+
+def test_what_was_judged_in_a_pool_and_not_labelled_is_no_answer(tmp_path, monkeypatch):
+    """The encoder's first twelve documents of each query were judged; all others may be answers."""
+    world = hidden_world(5, labelled=0.3)
+    pooled = Pooling("All are among the first 12 of the encoder", True, THE_ENCODER, 12)
+    monkeypatch.setattr("foils.deciding.decision.signs_of_pooling", lambda *_: pooled)
+    decision = decided(world, mined(world), tmp_path)
+    of, expected = decision.basis.measured.records, decision.basis.expected
+    queries, documents = (rounded(vectors.take(slice(None))) for vectors in (world.queries, world.documents))
+    nearness = (queries @ documents.T)[of.queries[of.record]]
+    rows = np.asarray(of.texts.rows)[of.document]
+    rank = (nearness > nearness[np.arange(len(rows)), rows][:, None]).sum(axis=1)
+    labelled = of.collection.known_positives.counts_of(of.queries)[of.record]
+    judged = rank + labelled < 12
+    assert judged.sum() > 100
+    assert expected[judged].max() < 1e-6
+    assert expected[rank >= 12].max() > 0.9
+    assert "until some negatives are judged" in decision.sentence or decision.source in decision.negatives
+    with_labels = decided(world, mined(world), tmp_path, labels=oracle(world, mined(world), 60))
+    assert with_labels.basis.expected[judged].max() > 0.01, "labels are believed, wherever they are"
 
 
 def test_few_queries_are_too_few_to_tell(half):
