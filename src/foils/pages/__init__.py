@@ -139,8 +139,8 @@ def intervals_figure(groups: Mapping[str, Points], x: str, caption: str, **axis:
     for (group, points), colour in zip(groups.items(), colours, strict=False):
         values, low, high = ([each[at] for each in points.values()] for at in range(3))
         names = [label(name) for name in points]
-        style: dict[str, Any] = {"mode": "markers", "marker": {"size": 9, "color": colour}, "name": label(group)}
-        data.append(scatter(values, names, orientation="h", error_x=ends(values, low, high), **style))
+        how: dict[str, Any] = {"mode": "markers", "marker": {"size": 9, "color": colour}, "name": label(group)}
+        data.append(scatter(values, names, orientation="h", error_x=ends(values, low, high), **how))
     order = {"type": "category", "categoryorder": "array", "categoryarray": names}
     layout = {"xaxis": {"title": {"text": x}, **axis}, "yaxis": order, "legend": LEGEND, "showlegend": len(groups) > 1}
     grouped = {"scattermode": "group", "scattergap": 0.3}  # each group of a row on a line of its own
