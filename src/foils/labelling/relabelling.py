@@ -460,12 +460,16 @@ def relabel(
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
-    taken = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
-    if taken:
-        raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
+    present = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
+    if present:
+        raise InputError(f"{named.name} has {' and '.join(present)} already; relabel the table it was made from")
+
+    # 1. What is seen of each row before anybody answers.
     encoder, store = encoding.open(loaded)
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split)
     pairs = pairs_in(named.negatives.table.take(pa.array(evidence.rows)))
+
+    # 2. Answers: those that are there, and the judge's about a sample of the rows.
     tables = [Labels.of(each, loaded).table for each in several(relabelling.labels)]
     labels = Labels(pa.concat_tables(tables)) if tables else Labels(pa.table({}))
     asked, models = dict[str, int](), dict[str, Usage]()
@@ -475,6 +479,8 @@ def relabel(
         asked = {judge.name: len(sheet.open(judge.name))}
         models = ask_program(judge, sheet, pairs["query_id"], checks=relabelling.checks, seed=relabelling.seed)
         labels = Labels(pa.concat_tables([labels.table, sheet.labels().table]))
+
+    # 3. How often each judge errs, and what features and answers say together.
     people = answers_of(labels, pairs, None)
     programs = {name: answers_of(labels, pairs, name) for name in dict.fromkeys([*labels.programs(), *asked])}
     corrected = {name: with_errors(each, people) for name, each in programs.items()}
@@ -484,6 +490,8 @@ def relabel(
     verdict, high, low = verdicts_of(
         crowd, best_first, people, relabelling.positive_precision, relabelling.negative_precision
     )
+
+    # 4. The table with its two columns; rows that are called positive are rejected.
     relevance = np.full(len(named.negatives), np.nan)
     if best_first:  # without an answer that is believed nothing is known
         relevance[evidence.rows] = crowd.posterior
@@ -498,13 +506,13 @@ def relabel(
     settings |= {"judges": [*programs], "labels": [len(each) for each in tables], "encoder": encoder.fingerprint}
     digests = {"collection": loaded.digest, named.name: named.digest}
     history = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
-    everybody = {**({PEOPLE: (people, True)} if len(people.answers.rows) else {}), **corrected}
+    judges = {PEOPLE: (people, True), **corrected} if len(people.answers.rows) else corrected
     return Relabelled.of(
         table.with_provenance(history),
         title=f"{named.name}, relabelled",
         collection=loaded,
         split=relabelling.split,
-        judges=tuple(_use(name, asked.get(name, 0), each, confirmed) for name, (each, confirmed) in everybody.items()),
+        judges=tuple(_use(name, asked.get(name, 0), *each) for name, each in judges.items()),
         evidence=dict(zip(("constant", *evidence.names), crowd.weights.tolist(), strict=True)),
         high=high,
         low=low,

@@ -378,6 +378,7 @@ def score_sources(
         InputError: no negatives, unknown ids, settings out of range.
         FailureError: vectors that are NaN or infinite.
     """
+    # 1. Measure the triplets.
     settings = settings or ScoreSettings()
     check_temperature_of(getattr(encoder, "similarity", "cosine"), settings.temperature)
     if measured is None:
@@ -391,6 +392,8 @@ def score_sources(
     lexicon = Lexicon.of(records, tokenizer=tokenizer)
     idf, texts = lexicon.idf(records, idf_corpus)
     measured = measured.with_coverage(lexicon.coverage(records, idf))
+
+    # 2. The information of each target, and how certain its log-determinant is.
     targets, similarities, lam = records.targets(settings.hybrids), measured.similarities, settings.regularization
     weights = gated(similarities, settings.temperature)
     moments = target_moments(measured.geometry, weights, records.members, targets)
@@ -401,6 +404,8 @@ def score_sources(
         blocks = assign_blocks(len(records), rng)
         without = leave_out(measured.geometry, weights, records.members, moments, targets, blocks, regularization=lam)
         resampled = bootstrap(plain, without, rng, replicates=replicates)
+
+    # 3. Each target's scores.
     members = [target.of(records.members) for target in targets]
     energies = gradient_energies(measured.geometry, measured.s_p, similarities.s_n, members, settings.temperature)
     scored = []
@@ -440,6 +445,8 @@ def score_sources(
                 **triplet_means(measured.gates, member),
             )
         )
+
+    # 4. Sources beside the random control; a hybrid with an easy part is easy, too.
     random = next((score for score in scored if score.name == CONTROL), None)
     ranked = [score for score in scored if score is not random]
     if random is not None and random.eci_sem > 0:

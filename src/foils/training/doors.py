@@ -167,6 +167,7 @@ def train(
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
+    # 1. What is asked for, before anything is read.
     check_writable(output)
     recipe = Recipe() if method.recipe is None else RECIPES[method.recipe]
     named = isinstance(model, (str, Path))
@@ -185,6 +186,7 @@ def train(
     from foils.training.fit import check_resumed, save_model, train_model
     from foils.training.models import cast, load_trainable, plain_recipe, types_of, with_defaults
 
+    # 2. The rows to train on, and the model.
     data, collections, inputs = read_data_sets(collection, source, method, reading, **vars(rows))
     compared: dict[str, Any] = {
         "similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt
@@ -204,6 +206,7 @@ def train(
             base = Recipe(training=plain_recipe(count, trainable, training, pointwise=pointwise))
         return with_defaults(completed(training, base, evaluated=evaluation.dev is not None), trainable)
 
+    # 3. Settings that suit both.
     count, pointwise = len(data), False
     if reranker:
         from foils.training.reranker import reranker_loss
@@ -221,6 +224,8 @@ def train(
     if negatives and not (reranker or method.also):
         pairs = data.counts["pairs"]
         remarks += _beside_pairs(len(data), settings.steps_of(count), pairs, settings_for(pairs))
+
+    # 4. What provenance says; checkpoints of other arguments are refused.
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or type(model).__name__)
     described = {
@@ -231,6 +236,8 @@ def train(
     score, checkpoints = evaluation.score(*collections), Path(output) / CHECKPOINTS
     decides = {**described, "model": weights_digest(trainable), **history["inputs"], "seed": settings.seed}
     check_resumed(checkpoints, {**decides, "dev": evaluation.dev, "dev_run": str(evaluation.dev_run)}, resume=resume)
+
+    # 5. Train, measure and write.
     before, types = None, types_of(trainable)
     if score is not None:
         before = score(trainable.float())
