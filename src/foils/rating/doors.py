@@ -324,11 +324,12 @@ def rate(
         every = np.ones(pairs.candidates, bool)
         first, second = pairs_between(rows.candidates, every, degree=rating.between, seed=seed).T
         questions += [(judge, first, second) for judge in between_judges]
-    asked = [each for each in questions if hasattr(each[0], "questions")]
-    announce([(judge.questions.client, judge.cost(rows.candidates, *ends)) for judge, *ends in asked])
+    paid = [each for each in questions if hasattr(each[0], "questions")]
+    announce([(judge.questions.client, judge.cost(rows.candidates, *ends)) for judge, *ends in paid])
     evidence = ask_tried(asking, pairs, rows.relevant, accepted=judging.accept_judge)
     fit, best, direct = _fit(asking, rows, rating)
-    offsets, more = None, dict[str, Floats]() if direct is None else {"preference": direct}
+    offsets = None
+    more = dict[str, Floats]() if direct is None else {"preference": direct}
     if rating.between is not None:
         known = np.isfinite(fit.ratings.elo)
         drawn = pairs_between(rows.candidates, known, degree=rating.between, seed=seed)
@@ -439,9 +440,9 @@ def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everyw
     wanted[reference] = False
     opposite = np.repeat(reference, np.diff(asking.candidates.offsets))
     asking.ask(Pairs(asking.candidates.offsets, opposite[wanted], np.flatnonzero(wanted)))
-    first, second, said = asking.pairs.first, asking.pairs.second, asking.judgements.preference
+    first, second, answers = asking.pairs.first, asking.pairs.second, asking.judgements.preference
     preference, straight, turned = np.full(len(gap), np.nan), opposite[second] == first, opposite[first] == second
-    preference[second[straight]], preference[first[turned]] = said[straight], 1 - said[turned]
+    preference[second[straight]], preference[first[turned]] = answers[straight], 1 - answers[turned]
     return np.where(wanted, preference, np.nan)
 
 

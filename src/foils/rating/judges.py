@@ -381,22 +381,17 @@ class LanguageJudge:
     antisymmetric, keeps_answers = False, True
 
     def __init__(self, client: Client, log: str | Path, question: QuestionSettings | None = None, **more: Any) -> None:
-        asked = self._question = question or QuestionSettings()
-        described: dict[str, object] = {"answer": asked.answer, "fenced": True}
-        if asked.answer == ORDER:
-            if asked.orders % 2:
-                raise InputError(f"orders {asked.orders}; expected an even number: each order is shown reversed, too")
-            described |= {"orders": asked.orders, "listed": LISTED}
-        template = Template.of(asked.question, "foils.rating", "listwise-1" if asked.answer == ORDER else "pairwise-1")
+        question = self._question = question or QuestionSettings()
+        prompt, described = "pairwise-1", dict[str, object]({"answer": question.answer, "fenced": True})
+        if question.answer == ORDER:
+            if question.orders % 2:
+                raise InputError(f"orders {question.orders}; expected an even number: each is shown reversed, too")
+            prompt = "listwise-1"
+            described |= {"orders": question.orders, "listed": LISTED}
+        template = Template.of(question.question, "foils.rating", prompt)
+        form, domain = FORMS[question.answer], question.domain
         self.questions = Questions(
-            client,
-            log,
-            FORMS[asked.answer],
-            template,
-            domain=asked.domain,
-            kind="llm judge",
-            described=described,
-            **more,
+            client, log, form, template, domain=domain, kind="llm judge", described=described, **more
         )
         self.name, self.fingerprint = client.model, self.questions.fingerprint
         self._ask = partial(self.questions.ask, announced=True)
