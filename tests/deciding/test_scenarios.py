@@ -11,6 +11,7 @@ from foils.data import Negatives
 from foils.data.negatives import negatives_table
 from foils.deciding.decision import GRID, Belief, Resampling, Weighed, choose
 from foils.deciding.results import Basis, BeliefSettings
+from foils.deciding.unlabelled import Pooling
 
 UNLABELLED = np.linspace(0.0, 4.0, GRID)
 # Points of an able encoder are 1.68·√B: B of .64 is worth 1.344 points, .36 1.008, .25 .84, .09 .504, .01 .168.
@@ -55,7 +56,8 @@ def decided(*candidates, queries=800, pooled="", allowed=None, starts="encoder",
     tables = {each.name: source((methods or {}).get(each.name, each.name)) for each in candidates}
     measured = SimpleNamespace(records=SimpleNamespace(names=()))
     belief = Belief(
-        sources={}, logs=np.zeros(0), unlabelled=UNLABELLED, most=4.0, pooled=pooled,
+        sources={}, logs=np.zeros(0), unlabelled=UNLABELLED, most=4.0,
+        pooled=Pooling(pooled, depth=10 if pooled else 0),
         after=SimpleNamespace() if labelled else None, judged=60 if labelled else 0,
     )  # fmt: skip
     basis = Basis(measured, np.zeros(0), np.zeros(0), BeliefSettings(starts=starts), 1.0)
@@ -179,6 +181,7 @@ def test_where_labels_end_with_a_pool_sources_are_judged_as_if_all_were_answers(
     assert (decision.source, decision.label_next) == (source, 60)
     assert decision.sentence.startswith(begins)
     assert "below that, dense" in decision.sentence
+    assert decision.cautions[-1].endswith("judged there and not labelled, which foils select --by benefit keeps.")
     assert decision.worths["dense"].gain == pytest.approx(-0.84)
 
 

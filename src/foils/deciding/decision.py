@@ -43,7 +43,7 @@ from foils.deciding.results import (
     TurningPoint,
     list_length,
 )
-from foils.deciding.unlabelled import Relevance, Survey, signs_of_pooling, survey_pairs
+from foils.deciding.unlabelled import Pooling, Relevance, Survey, signs_of_pooling, survey_pairs
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.runtime import seeds
@@ -107,7 +107,7 @@ class Belief:
         unlabelled: (G,) values of o, from 0 to the largest that is possible; the middle one of the
             first `GRID` is half of the bound.
         most: ō, the bound.
-        pooled: why the labels look pooled; empty: they do not.
+        pooled: why the labels look pooled, if they do.
         after: what is believed after labels; None: there are none.
         judged: pairs that were judged.
         likely: place of the o that sources are judged at without labels: half of the bound or, of
@@ -118,7 +118,7 @@ class Belief:
     logs: Float64s
     unlabelled: Float64s
     most: float
-    pooled: str
+    pooled: Pooling
     after: Posterior | None
     judged: int
     likely: int = GRID // 2
@@ -412,7 +412,7 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
         logs=logs,
         unlabelled=unlabelled,
         most=most,
-        pooled=pooled.sign,
+        pooled=pooled,
         after=after,
         judged=0 if judged is None else len(judged.triplets),
         likely=len(unlabelled) - 1 if pooled.ends else GRID // 2,
@@ -523,7 +523,7 @@ def choose(
     # is left out.
     worth = {each.name: form.mean(each.drawn[0] if labelled else each.on_grid) for each in may}
     lost = np.max([*worth.values()], axis=0) - worth[chosen.name]
-    asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(belief.pooled) and not labelled)
+    asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(belief.pooled.sign) and not labelled)
     above, below = turning_points(chosen, may, belief.unlabelled)
     others = [each.name for each in ranked[1:] if each in may]
     return Decision(
@@ -534,7 +534,8 @@ def choose(
         ties=tuple(each.name for each in weighed if _tied(each, chosen, gains)),
         turns_at=above or below,
         turns_below=below if above else None,
-        pooled=belief.pooled,
+        pooled=belief.pooled.sign,
+        pool=belief.pooled.depth,
         queries=drawn.trained,
         label_next=LABELS if asks else 0,
         labels=belief.judged,

@@ -136,6 +136,7 @@ class Decision(Result):
             fewer answers, where there are two.
         pooled: why the labels look pooled, as the judged first documents of a retriever; empty:
             they do not. Then the bound of o means nothing, and all shares are thought possible.
+        pool: how many documents of each query were judged there; 0: none, or nobody knows.
         queries: of the split, with a positive. Fewer than 50 are too few to tell.
         label_next: labels that could change the choice by more than a tenth of a point; 0: none.
         labels: judged pairs that the decision rests on.
@@ -163,6 +164,7 @@ class Decision(Result):
     basis: Basis = field(repr=False)
     turns_below: TurningPoint | None = None
     pooled: str = ""
+    pool: int = 0
     queries: int = 0
 
     @property
@@ -330,10 +332,12 @@ def cautions_of(decision: Decision) -> list[str]:
             "repeats nine times in ten."
         )
     if decision.pooled:
-        lines.append(
+        line = (
             f"{decision.pooled}: such labels say nothing of the answers that nobody looked at, and any share of "
-            "unlabelled answers is possible. Judge some negatives (foils label)."
+            "unlabelled answers is possible. Judge some negatives (foils label)"
         )
+        kept = ", or train on those that were judged there and not labelled, which foils select --by benefit keeps"
+        lines.append(f"{line}{kept if decision.pool and not decision.labels else ''}.")
     if decision.ability < ABLE:
         lines.append(
             f"The encoder puts only {percent(decision.ability)} of random documents below the positive: a model that "
