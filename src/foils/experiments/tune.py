@@ -78,7 +78,7 @@ MOST_TRAININGS = 16
 DECISION_SHARE = 0.2  # of the time that is left before negatives are mined
 PLAIN_SHARE = 0.8  # of the time that is left, which the plain training may take
 LEAST_STEPS, SHORT = 100, 128  # of it, and tokens that its texts are cut to first, where there is no time for more
-TIMED_STEPS, TIMED_ROWS, SLOW = 3, 16, 1e-6  # by which it is timed; rows of a transformer's batch; learning rate
+TIMED_STEPS, TIMED_ROWS, SLOW = 6, 16, 1e-6  # by which it is timed; rows of a transformer's batch; learning rate
 NEW_HEAD = 3.0  # times the usual learning rate: that of a head which nobody trained
 
 log = logging.getLogger(__name__)
@@ -242,15 +242,16 @@ class Tuning:
         if not self.task.in_batch:
             text = float(self.plan["data"].get("seconds_a_text", 0.0))
             return size * seconds_a_row(self.task, text) / MOST_TRAINED
+        from foils.training.fit import StepTimes
+
         few = TIMED_ROWS if model.device.type == "cpu" and not is_static(model) else size
-        rows, took = min(size, few), []
-        left_out = np.random.default_rng(self.seed).permutation(len(self.pairs)) >= 4 * rows * (1 + TIMED_STEPS)
+        rows, times = min(size, few), StepTimes()
+        left_out = np.random.default_rng(self.seed).permutation(len(self.pairs)) >= 4 * rows * TIMED_STEPS
         some = self.pairs.without(left_out, reason="not timed")
-        for steps in (1, 1 + TIMED_STEPS):
-            with progress.reporting(progress.silent), tempfile.TemporaryDirectory() as place:
-                settings = self._settings(SLOW, steps, rows, length)
-                took.append(self.task.train(some, Path(place), settings, "random").seconds)
-        return max(took[1] - took[0], 1e-3) / TIMED_STEPS * size / rows
+        with progress.reporting(progress.silent), tempfile.TemporaryDirectory() as place:
+            settings = self._settings(SLOW, TIMED_STEPS, rows, length)
+            self.task.train(some, Path(place), settings, "random", callbacks=[times])
+        return float(np.median(np.diff(times.begins[1:]))) * size / rows  # the first step warms up
 
     @cached_property
     def drawn(self) -> Collection:

@@ -148,6 +148,21 @@ class Steps(TrainerCallback):  # type: ignore[misc]
             write_json(folder / WHOLE, _sizes(folder))
 
 
+class StepTimes(TrainerCallback):  # type: ignore[misc]
+    """When the steps of a training begin.
+
+    Attributes:
+        begins: seconds of a clock that only goes forward, one for each step.
+    """
+
+    def __init__(self) -> None:
+        self.begins: list[float] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note the time."""
+        self.begins.append(time.perf_counter())
+
+
 def _of_loss(name: str) -> bool:
     """Whether a tensor of this name is the loss' own, and not of the model or a guide in it."""
     return not {"model", "guide"} & {*name.split(".")}
