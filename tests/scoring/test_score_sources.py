@@ -271,7 +271,7 @@ def test_tiny_worlds_give_valid_json_without_warnings(tmp_path, seed):
 @pytest.mark.parametrize("regularization", [1e-12, 1e-300])
 def test_a_lambda_below_the_precision_of_the_vectors_is_an_error(tmp_path, regularization):
     """Float32 vectors of few negatives: the smallest eigenvalues of the information are rounding, of either sign."""
-    with pytest.raises(InputError, match=r"lambda .* is below what the precision of the vectors resolves"):
+    with pytest.raises(InputError, match=r"lambda .* is below the precision of the vectors"):
         scored(random_world(3, queries=5), tmp_path, HashingEncoder(64), regularization=regularization)
     assert scored(random_world(3), tmp_path, HashingEncoder(64), regularization=1e-5).sources[0].eci_sem > 1
 

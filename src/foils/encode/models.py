@@ -1,4 +1,4 @@
-"""A model's files (a folder, a hub name, the package of the embedded default), loading them, and how it compares."""
+"""A model's files (a folder, a hub name, the embedded default's package), loading, and how it compares."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ log = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
-CONFIGS = ("config_sentence_transformers", "modules", "config", "adapter_config")  # .json, by which a model is known
+# .json, by which a model is known.
+CONFIGS = ("config_sentence_transformers", "modules", "config", "adapter_config")
 CHECKSUMS, TOKENIZER = "foils_checksums.json", "tokenizer.json"
 HOW = "give a whole folder with safetensors weights, or a hub name that can be reached"
 ENCODER, CROSS_ENCODER, TRANSFORMER = "SentenceTransformer", "CrossEncoder", "transformer"
 NAMES = {ENCODER: "encoder", CROSS_ENCODER: "cross-encoder"}
 ADVICE = {
-    ENCODER: "give an encoder; a cross-encoder reranks: foils evaluate COLLECTION --model bm25 --reranker MODEL",
+    ENCODER: "give an encoder; to rerank: foils evaluate COLLECTION --model bm25 --reranker MODEL",
     CROSS_ENCODER: "give a cross-encoder, or train one: foils train COLLECTION --reranker --model MODEL -o reranker/",
 }
 """What to give or type in the place of a model that is not of a class."""
@@ -39,7 +40,7 @@ _PUBLISHED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab12
 
 
 def find_model(name: str | Path) -> Path | str:
-    """Return the folder of a model, or the name itself where it is a hub's; of a folder of `foils tune` its model.
+    """Return a model's folder, or the name itself where it is a hub's; of a folder of `foils tune` its model.
 
     Where `foils tune` kept the base beside BM25 that is the base.
 
@@ -94,7 +95,8 @@ def load_model(
         with loading(ENCODER, name):
             return static_embedding(place, device=device)
     model = loaded(ENCODER, name, device=device, new_head=new_head, trust_remote_code=trust_remote_code)
-    if getattr(model[-1], "module_output_name", None) == "token_embeddings":  # a transformer, and nothing after it
+    # A transformer, and nothing after it.
+    if getattr(model[-1], "module_output_name", None) == "token_embeddings":
         raise InputError(NO_POOLING.format(name))
     return model
 
@@ -143,7 +145,7 @@ def check_one_output(model: Any, name: str) -> None:
         InputError: it has several outputs.
     """
     if model.num_labels != 1:
-        raise InputError(f"{name} has {model.num_labels} outputs; expected a cross-encoder with one score per pair")
+        raise InputError(f"{name} has {model.num_labels} outputs; expected a cross-encoder of one output")
 
 
 def loaded(kind: str, name: str | Path, *, trust_remote_code: bool, new_head: bool, seed: int = 0, **more: Any) -> Any:
@@ -178,7 +180,7 @@ def loaded(kind: str, name: str | Path, *, trust_remote_code: bool, new_head: bo
 
 
 def seal_weights(folder: Path) -> None:
-    """Write the checksums of a model's weights and tokenizers beside it: by them `loaded` knows that they are whole."""
+    """Write checksums of a model's weights and tokenizers beside it, so that `loaded` knows them whole."""
     files = [each for each in sorted(folder.rglob("*")) if each.suffix == ".safetensors" or each.name == TOKENIZER]
     write_sealed(folder / CHECKSUMS, {"files": {str(each.relative_to(folder)): file_checksum(each) for each in files}})
 
@@ -200,7 +202,7 @@ def check_sealed(place: Path | str) -> None:
 
 @contextmanager
 def noting_weights() -> Iterator[list[tuple[Any, Mapping[str, Any]]]]:
-    """Give a list to which transformers' report on the weights is added with each of its models that is loaded inside.
+    """Give a list to which transformers adds its report on the weights of each of its models loaded inside.
 
     sentence-transformers does not hand the reports on, so that they are asked for where transformers loads.
     """
@@ -223,7 +225,7 @@ def noting_weights() -> Iterator[list[tuple[Any, Mapping[str, Any]]]]:
 def check_weights(
     name: str, kind: str, noted: Iterable[tuple[Any, Mapping[str, Any]]], *, new_head: bool
 ) -> tuple[str, ...]:
-    """Refuse a model whose files lack weights, or have layers that it does not use; return the names of those drawn.
+    """Refuse a model whose files lack weights, or have unused layers; return the names of those drawn.
 
     A pooler may be missing: an encoder's own pooling does not use it. Nor does a model that embeds
     or scores use the head of a language model.
@@ -273,7 +275,7 @@ def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
     check_sealed(folder)
     weights, tokens = Path(folder) / "model.safetensors", Path(folder) / TOKENIZER
     if not (weights.is_file() and tokens.is_file()):
-        raise InputError(f"{folder}: expected model.safetensors and tokenizer.json; give the folder of a transformer")
+        raise InputError(f"{folder}: needs model.safetensors and tokenizer.json; give a transformer's folder")
     with safe_open(weights, "pt") as tensors:
         names = [name for name in tensors.keys() if name.endswith("word_embeddings.weight")]  # noqa: SIM118 (not a dict)
         if len(names) != 1:
@@ -338,7 +340,7 @@ def refuse_pickles(place: Path | str) -> None:
     for path in sorted(place.rglob("*")) if isinstance(place, Path) else ():
         pickled = path.suffix in (".bin", ".pt", ".pth", ".pkl") and path.name != "training_args.bin"
         if pickled and not any(path.parent.glob("*.safetensors")):
-            problem = f"{path}: pickled weights, which run code when they are read; save the model with safetensors"
+            problem = f"{path}: pickled weights, which run code when read; save the model with safetensors"
             raise InputError(f"{problem}, or trust it with {spelled('trust_remote_code', 'true')}")
 
 
@@ -371,7 +373,7 @@ def check_kind(model: Any, wanted: str, *, new_head: bool = False) -> None:
 
 
 def saved_kind(name: str | Path) -> str:
-    """Return the class that a model's files name; of one without modules `transformer`; of no model an empty text."""
+    """Return the class a model's files name; without modules `transformer`; of no model an empty text."""
     place = find_model(name)
     saved, modules, config, adapter = (_facts_of(place, f"{file}.json") for file in CONFIGS)
     if modules is not None:
@@ -394,7 +396,7 @@ def _facts_of(place: Path | str, file: str) -> Any:
 
 @contextmanager
 def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
-    """Tell a model that cannot be loaded as such; draw the weights that its files lack from a seed of their own.
+    """Tell a model that cannot be loaded as such; draw weights that its files lack from a seed of their own.
 
     A checkpoint may lack layers of the model that is made of it (the pooler of a masked language
     model, the head of a reranker). Were they drawn from the global generator, each loading would
@@ -427,7 +429,7 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
 
 
 def merge_adapters(model: Any) -> Any:
-    """Return a model whose adapters, where it has any, are part of its weights, so that it is one like any other.
+    """Return a model whose adapters, if any, are part of its weights, so that it is one like any other.
 
     Of LoRA a layer's weights become W + (α/r)·BA, in W's own precision.
 
@@ -452,7 +454,7 @@ def merge_adapters(model: Any) -> Any:
 
 @contextmanager
 def at_length(model: Any, tokens: int | Mapping[Any, int] | None) -> Iterator[Mapping[Any, int]]:
-    """Cut texts after this many tokens while inside; give the model's own lengths, which it has again afterwards.
+    """Cut texts after this many tokens while inside; give the model's own lengths, which it has again after.
 
     Args:
         model: a SentenceTransformer or a CrossEncoder; each route of a Router has a length of its own.
@@ -499,7 +501,7 @@ def set_length(model: Any, tokens: int | None) -> None:
         if isinstance(table, torch.nn.Embedding):
             positions = table.num_embeddings - (0 if padding is None else padding + 1)
             if positions < tokens:
-                log.warning("texts are cut after %d tokens, not %d: the model has no more positions", positions, tokens)
+                log.warning("texts are cut at %d tokens, not %d: it has no more positions", positions, tokens)
                 tokens = positions
     model.max_seq_length = tokens
 

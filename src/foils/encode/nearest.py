@@ -110,7 +110,8 @@ def _shards(
         return _best(asked, documents, depth, block, device)
     parts = list(map_shards(best, range(0, len(documents), SPAN)))
     rows, scores = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # NaN last; of equals the earlier row, as in each
+    # NaN last; of equals the earlier row, as in each.
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
@@ -142,7 +143,7 @@ def _on_processor(asked: Products, documents: Vectors, depth: int, block: int) -
 
 
 def best_of(queries: Floats, documents: Vectors, lists: Sequence[Rows], depth: int) -> tuple[Rows, Scores]:
-    """Return the `depth` best of each query's own documents, as `top_inner_products` does of all (`rank_rows`)."""
+    """Return the `depth` best of each query's own documents, as `top_inner_products` of all (`rank_rows`)."""
     rows, scores = np.full((len(queries), depth), -1, np.int64), np.full((len(queries), depth), np.nan)
     for index, (ranked, products) in enumerate(zip(*rank_rows(queries, documents, lists), strict=True)):
         count = min(depth, len(ranked))
@@ -252,7 +253,8 @@ class _Screen:
         crowded = np.flatnonzero(self._counts() > max(4 * self._depth, MANY))  # by documents that are alike
         if not len(crowded):
             return
-        queries, rows = self._kept["query"], self._kept["row"]  # of these queries the best `depth` alone are kept
+        # Of these queries the best `depth` alone are kept.
+        queries, rows = self._kept["query"], self._kept["row"]
         keep = ~np.isin(queries, crowded)
         starts, ends = (np.searchsorted(queries, crowded, side) for side in ("left", "right"))
         stretches = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
@@ -305,7 +307,7 @@ def _on_device(queries: Products, documents: Vectors, depth: int, block: int, de
 
 
 def _device_blocks(documents: Vectors, block: int, device: str) -> Iterator[tuple[int, Any]]:
-    """Yield (first row, vectors on a torch device); what half of its memory holds stays there as long as `documents`.
+    """Yield (first row, vectors on a torch device); what half its memory holds stays as long as `documents`.
 
     The next block is read while the device computes.
     """
@@ -326,7 +328,7 @@ def _device_blocks(documents: Vectors, block: int, device: str) -> Iterator[tupl
 
 
 def _slack(queries: Products) -> Scores:
-    """Return by how much two float32 sums of a pair may differ, four times over, for a document of length 1, (n,)."""
+    """Return (n,) how much two float32 sums of a pair may differ, fourfold, for a document of length 1."""
     unit = queries.shape[1] * 2.0**-24
     return np.asarray(4 * unit / (1 - unit) * np.linalg.norm(queries.astype(np.float64), axis=1))
 

@@ -85,7 +85,7 @@ class EmbeddingSettings(EncoderSettings):
         return encoder
 
     def open_cross_encoder(self, model: CrossEncoderLike) -> Any:
-        """Return what scores pairs: a model as it is, or that of a name, to which length and device apply too."""
+        """Return what scores pairs: a model as it is, or that of a name, with length and device too."""
         if not isinstance(model, (str, Path)):
             check_kind(model, CROSS_ENCODER)
             return model
@@ -124,14 +124,14 @@ def as_encoder(model: EncoderLike, settings: EncoderSettings) -> Encoder:
 
 
 def description(encoder: Encoder) -> dict[str, Any]:
-    """Return what provenance says of an encoder: what it says of itself, at least name, fingerprint and dimension."""
+    """Return what provenance says of an encoder: its own facts, at least name, fingerprint and dimension."""
     if hasattr(encoder, "describe"):
         return dict(encoder.describe())
     return {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
 
 
 def computes_bfloat16(device: Any) -> bool:
-    """Tell whether a torch device multiplies bfloat16 by instructions of its own, which is faster than float32.
+    """Tell whether a torch device multiplies bfloat16 by its own instructions, which is faster than float32.
 
     A GPU says it itself. A processor does with AMX or AVX512-BF16, where torch may use them
     (`ATEN_CPU_CAPABILITY`); on others nothing was measured, so that they count as those that do
@@ -148,7 +148,7 @@ def computes_bfloat16(device: Any) -> bool:
 
 
 def fastest(exact: SentenceEncoder, collection: Collection, store: VectorStore) -> bool:
-    """Move an encoder to the fastest precision that keeps the vectors; one line of the log says which, and why.
+    """Move an encoder to the fastest precision that keeps the vectors; one log line says which, and why.
 
     It is bfloat16 where the device computes it (`computes_bfloat16`), and where the lowest cosine
     of a sample of the collection's texts to their float32 vectors is at least .999; otherwise

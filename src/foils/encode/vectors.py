@@ -1,4 +1,4 @@
-"""Every text is embedded once: a store of vectors on disk, found by the encoder's fingerprint, the route and the text.
+"""Every text is embedded once: a store of vectors on disk, found by encoder fingerprint, route and text.
 
 For each fingerprint and dimension there is a folder with two files that only grow: the vectors, one
 after the other, which are mapped and not read, and for each a key and the checksum of its block. A
@@ -145,7 +145,8 @@ class VectorStore:
         keys = np.concatenate([text_keys((), route), *(text_keys(texts[at : at + SLICE], route) for at in slices)])
         rows = kept.find(keys)
         present, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
-        fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]  # each distinct text once
+        # Each distinct text once.
+        fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]
         encode, size = partial(_encoded, encoder, kind), getattr(encoder, "at_once", BLOCK)
         with progress.task(task or f"embedding {kind} texts", total=present + len(fresh), unit=unit) as advance:
             advance(present)
@@ -159,7 +160,8 @@ class VectorStore:
         _, first = np.unique(rows, return_index=True)
         if encoder.dimension > 1 and len(first) >= ALIKE:  # one number is the score of a pair
             sample = embedded.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
-            if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():  # nothing can be ranked by these
+            # Nothing can be ranked by these.
+            if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():
                 problem = f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector"
                 raise InputError(f"{problem}: its weights are zero, or its training collapsed; take another model")
         return embedded
@@ -184,7 +186,8 @@ class _Kept:
             self._take(np.fromfile(self._folder / "keys", RECORD, count))
         if not count:
             return np.full(len(keys), -1, np.int64)
-        at = np.searchsorted(self._first, keys[:, 0], "right") - 1  # of equal keys the last, which was written anew
+        # Of equal keys the last, which was written anew.
+        at = np.searchsorted(self._first, keys[:, 0], "right") - 1
         rows: Rows = self._order[at]
         rows[(self._records["key"][rows] != keys).any(axis=1)] = -1
         block = np.searchsorted(self._starts, rows, "right") - 1
@@ -216,7 +219,7 @@ class _Kept:
                         out.seek(0, os.SEEK_END)
                         out.write(np.ascontiguousarray(data).view(np.uint8).data)
         except OSError as error:
-            raise FailureError(f"cannot write {path}: {error.strerror or error}; what was finished is kept") from error
+            raise FailureError(f"cannot write {path}: {error.strerror or error}; the rest is kept") from error
 
     def flush(self) -> None:
         """Wait until all is on disk; of what a power cut took before, the checksums tell."""
@@ -224,7 +227,7 @@ class _Kept:
             for path in self._files:
                 flush(path)
         except OSError as error:
-            raise FailureError(f"cannot write {path}: {error.strerror or error}; what was finished is kept") from error
+            raise FailureError(f"cannot write {path}: {error.strerror or error}; the rest is kept") from error
 
     def _count(self) -> int:
         """How many vectors there are that have a key."""
@@ -265,7 +268,7 @@ def _encoded(encoder: Encoder, kind: Kind, block: tuple[Keys, list[str]]) -> tup
 
 
 def _blocks(texts: Texts, keys: Keys, fresh: Rows, size: int) -> Iterator[tuple[Keys, list[str]]]:
-    """Yield keys and texts of blocks of at most `size` of these rows, ascending: those of a slice, longest first."""
+    """Yield keys and texts of blocks of ≤ `size` such rows, ascending: those of a slice, longest first."""
     together = max(SLICE, size)
     for start in range(0, len(texts), together):
         if len(rows := fresh[slice(*np.searchsorted(fresh, [start, start + together]))]):
@@ -298,7 +301,7 @@ def paired_products(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows) -> npt.N
 
 
 def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:
-    """Return mean and minimum cosine of paired rows, each (n, d), zeros left out: what another precision changes."""
+    """Return mean and least cosine of paired rows, (n, d), zeros left out: what another precision changes."""
     a, b = reference.astype(np.float64), vectors.astype(np.float64)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     cosines = (a * b).sum(1)[lengths > 0] / lengths[lengths > 0]

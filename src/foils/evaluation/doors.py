@@ -1,4 +1,4 @@
-"""The door of evaluation, and runs of systems on one split: how they are made, measured alike, and compared."""
+"""The door of evaluation, and runs of systems on one split: made, measured alike, and compared."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def dense_run(
 
 
 def first_documents(run: Run, collection: Collection, depth: int, *, split: str | None = None) -> Run:
-    """Return the first `depth` documents of each query of a run, those with the query's own id left out before.
+    """Return the first `depth` documents of each query of a run, the query's own id left out before.
 
     Args:
         run: of the first stage.
@@ -151,7 +151,7 @@ def rerank_run(
 
 
 def qrels_of(collection: Collection, split: str) -> Qrels:
-    """Return a split's judgements as query id → document id → grade, queries in the order of the judgements."""
+    """Return a split's judgements as query id → document id → grade, queries in the judgements' order."""
     table = collection.judgements(split)
     qrels: dict[str, dict[str, int]] = {}
     columns = (table[name].to_pylist() for name in ("query_id", "doc_id", "relevance"))
@@ -277,7 +277,7 @@ class Evaluation(Result):
         return [means, Table("Differences", columns, rows, caption)]
 
     def write_runs(self, folder: str | Path) -> None:
-        """Write the run of each system in TREC form, as NAME.trec in the folder; what no file's name holds is `_`.
+        """Write each system's run in TREC form, as NAME.trec in the folder; what no file's name holds is `_`.
 
         Raises:
             InputError: two systems whose files would have one name.
@@ -289,7 +289,7 @@ class Evaluation(Result):
             run.write(Path(folder) / file)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evaluation as plain values: split, systems (what ranked, measures, per query), comparisons."""
+        """Return plain values: split, systems (what ranked, measures, per query), comparisons."""
         facts = {run.name: run.facts for run in self.runs}
         return {
             "split": self.split,
@@ -404,7 +404,7 @@ def runs_of(
     rerank_depth: int,
     lexical: BM25Settings | None = None,
 ) -> list[Run]:
-    """Return the run of each system, in their order: an encoder's exact search, BM25's, a run, a reranked run.
+    """Return each system's run, in their order: an encoder's exact search, BM25's, a run, a reranked run.
 
     Every model is opened and every file read before the first text is embedded.
 
@@ -460,7 +460,7 @@ def _opened(
     top: int,
     lengths: dict[str, int],
 ) -> Callable[..., Any]:
-    """What makes the run of a system whose model is loaded, or scores pairs; an encoder's length goes to `lengths`."""
+    """What makes a system's run, its model loaded, or scores pairs; an encoder's length goes to `lengths`."""
     if system.kind == "reranker":
         return partial(logits, embedding.open_cross_encoder(system.what))
     if system.kind == "run":

@@ -45,7 +45,7 @@ from foils.statistics.survey import Rows, Share, estimate_share
 log = logging.getLogger(__name__)
 
 Answer = Callable[[str, str, str], bool | None]
-"""A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
+"""A function of query, labelled positive and document that says if the latter is relevant; None: skip."""
 TERMINAL = "terminal"
 SCORING = ("bi-encoder", "cross-encoder")
 JUDGES = (*SCORING, "llm")
@@ -76,7 +76,7 @@ class PairJudge:
 
 
 def against_positive(name: str, compared: Judge) -> PairJudge:
-    """Return a judge of `foils rate`, who compares the document with the labelled positive, in both orders if need be.
+    """Return a judge of `foils rate`: it compares document and labelled positive, in both orders if need be.
 
     A document is relevant where P(document ≻ positive) ≥ ½. A pair without a positive has no answer.
     """
@@ -94,13 +94,13 @@ def against_positive(name: str, compared: Judge) -> PairJudge:
 
 
 def by_function(function: Answer) -> PairJudge:
-    """Return a judge of a function that answers True, False, or None to skip; anything else is an InputError."""
+    """Return a judge of a function that answers True, False, or None to skip; else an InputError."""
 
     def judge(pairs: Sequence[Pair]) -> Iterator[bool | None]:
         for pair in pairs:
             answer: Any = function(pair.query, pair.positive, pair.document)
             if answer is not None and not isinstance(answer, (bool, np.bool_)) and answer not in (0, 1):
-                raise InputError(f"the function answered {answer!r}; expected True, False, or None to skip a pair")
+                raise InputError(f"the function answered {answer!r}; expected True, False, or None to skip")
             yield None if answer is None else bool(answer)
 
     return PairJudge(f"function:{getattr(function, '__name__', type(function).__name__)}", judge)
@@ -122,7 +122,7 @@ def by_language_model(questions: RelevanceQuestions) -> PairJudge:
 
 
 def open_judge(who: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> PairJudge:
-    """Return the judge of this name, `KIND:MODEL` as for `foils rate`, one of its objects, or a function, for pairs.
+    """Return the judge of a name (`KIND:MODEL` as for `foils rate`), of its objects, or of a function.
 
     A language model is asked how likely one document is an answer.
 
@@ -140,7 +140,7 @@ def open_judge(who: Any, collection: Collection, llm: LLMSettings, encoding: Enc
 
 
 def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, pairs: int, seed: int) -> Labels:
-    """Have a judge judge pairs whose truth is known, those that the sheet does not answer yet; return its answers.
+    """Have a judge judge pairs of known truth that the sheet does not answer yet; return its answers.
 
     A labelled positive is shown beside another one of its query; a judge who compares with the
     positive judges those of queries with two or more. Documents drawn at random are taken as not
@@ -337,7 +337,7 @@ class Labelled(Result):
 def ask_program(
     program: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, checks: int, seed: int
 ) -> dict[str, Usage]:
-    """Have a program judge the open pairs, and pairs whose truth is known; return what a language model used by name.
+    """Have a program judge open pairs, and pairs of known truth; return what a language model used by name.
 
     Args:
         program: the judge.
@@ -393,7 +393,7 @@ def label(
     llm: LLMSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Labelled:
-    """Label a sample of negatives: which of them are relevant after all, and what share of each source that makes.
+    """Label a sample of negatives: which are relevant after all, and what share of each source that makes.
 
     All pairs of a source are drawn with the same known probability. Every answer is kept at once:
     the same command goes on where it stopped, and a larger -n adds to what is there.

@@ -1,4 +1,4 @@
-"""Relabelling: a judge answers about some rows, and a threshold on what it taught says which others are answers.
+"""Relabelling: a judge answers about some rows; a threshold on what it taught says which others are answers.
 
 Two features of a row are seen before anybody judges it: how near it is to labelled positives, and
 what the labels of other queries say.
@@ -53,7 +53,8 @@ LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at 
 MOST_ERROR = 0.1  # standard error of a share that says something
 LEAST_POWER = 0.4  # sensitivity + specificity − 1 from which on a judge is believed
 STEPS = 41  # thresholds that are tried
-CHANCE, SURE = 0.5, 0.999  # specificity by chance; the most that is believed of a judge's sensitivity or specificity
+# Specificity by chance; the most that is believed of a judge's sensitivity or specificity.
+CHANCE, SURE = 0.5, 0.999
 USUAL_ERRORS = (0.8, 0.9)  # sensitivity and specificity of a judge that was not checked
 USUAL = 10.0  # checks that they count as, where it was
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
@@ -158,7 +159,7 @@ def evidence_of(
 
 
 def _nearest(known: Positives, places: Rows, texts: DocumentTexts, encoder: Encoder, store: VectorStore) -> Floats:
-    """(k,) the largest similarity of each text to the first 64 positives of its query, by its place in `known`."""
+    """(k,) each text's largest similarity to the first 64 positives of its query, by its place in `known`."""
     positive_rows = np.unique(known.doc_rows)
     positives = store.embed(encoder, DocumentTexts(texts.collection, positive_rows), "document")
     distinct, inverse = np.unique(np.asarray(texts.rows), return_inverse=True)
@@ -177,7 +178,7 @@ def _nearest(known: Positives, places: Rows, texts: DocumentTexts, encoder: Enco
 
 
 def _labelled_together(known: Positives, places: Rows, doc_rows: Rows, documents: int) -> Floats:
-    """(k,) log(1 + ways) from each row's query to its document; rows below 0 are of no document of the collection."""
+    """(k,) log(1 + ways) from each row's query to its document; rows below 0: not in the collection."""
     query, document = np.repeat(np.arange(len(known)), known.counts), known.doc_rows
     queries_of = _first(document, query, (documents + 1, len(known)))
     shared = _first(query, document, (len(known), documents + 1)) @ queries_of
@@ -197,7 +198,7 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
 
 
 def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple[float, float]:
-    """Return the share of some rows that is relevant by answers, and its standard error; NaN and ∞: not known.
+    """Return the share of rows that is relevant by answers, and its standard error; NaN and ∞: not known.
 
     Each answer counts for the rows that it was drawn for, 1/probability, and the share q that is
     called relevant is corrected by the judge's errors, (q + sp − 1)/(se + sp − 1), with standard
@@ -224,7 +225,7 @@ def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple
 
 
 def believed_errors(positives: Sequence[int], others: Sequence[int]) -> tuple[float, float]:
-    """Return a judge's sensitivity and specificity from checks whose truth is known, as if ten more went as usual.
+    """Return a judge's sensitivity and specificity from checks of known truth, as if ten more went as usual.
 
     Args:
         positives: how many labelled positives it called relevant, and how many it judged.
@@ -389,7 +390,7 @@ class Relabelled(Negatives):
             notes.append(f"{without:,} rows without a verdict: {why}")
         if counts[UNSURE]["rows"] > len(self) / 2:
             ways = f"a larger {spelled('budget')}, or labels of your own ({spelled('labels')})"
-            notes.append(f"Most rows are unsure: the answers do not show where the line is. What helps is {ways}.")
+            notes.append(f"Most rows are unsure: the answers do not show the line. What helps is {ways}.")
         columns = ("judge", "asked", "answers", "sensitivity", "specificity")
         errors = [(number(each["sensitivity"]), number(each["specificity"])) for each in self.judges]
         judges: list[tuple[str, ...]] = [
@@ -524,7 +525,7 @@ def relabel(
 def drawn_sheet(
     collection: Collection, negatives: Negatives, rows: Rows, labels: Labels, judge: str, settings: RelabelSettings
 ) -> tuple[LabelSheet, Labels]:
-    """Return the sheet of the rows that a judge is asked about, as `foils label` draws them, and others' labels.
+    """Return the sheet of rows that a judge is asked about, as `foils label` draws them, and others' labels.
 
     What the judge has answered before stands in the sheet.
     """
@@ -536,7 +537,7 @@ def drawn_sheet(
 
 
 def _use(name: str, asked: int, answered: Answered, confirmed: bool) -> dict[str, Any]:
-    """What a judge was asked, its errors (NaN without answers), and whether people confirm them and it is believed."""
+    """What a judge was asked, its errors (NaN: no answers), if people confirm them, and if it is believed."""
     answers = answered.answers
     errors = (answers.sensitivity, answers.specificity) if len(answers.rows) else (np.nan, np.nan)
     return {

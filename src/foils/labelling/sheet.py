@@ -1,4 +1,4 @@
-"""Which pairs are drawn to be judged, the sheet of them with their answers, the terminal's dialogue, spreadsheets."""
+"""Which pairs are drawn to be judged, their sheet with answers, the terminal's dialogue, spreadsheets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PairPool:
         return list(pair_keys(self.table).to_pylist())
 
     def draw(self, n: int, *, seed: int = 0) -> Drawn:
-        """Draw n pairs with probabilities in proportion to their `importance`; a larger n keeps what a smaller n drew.
+        """Draw n pairs with probability proportional to `importance`; a larger n keeps what a smaller n drew.
 
         They come in a random order, so that the first of them, where not all are judged, stand for
         the others.
@@ -82,7 +82,7 @@ class PairPool:
 
 
 def pairs_in(table: pa.Table) -> pa.Table:
-    """Return query_id, doc_id and text of a table's rows; a text is null where the document is in the collection."""
+    """Return query_id, doc_id and text of a table's rows; a text is null for a document of the collection."""
     text = column_or_nulls(table, "text", pa.large_string())
     return table.select(["query_id", "doc_id"]).append_column("text", text)
 
@@ -101,7 +101,8 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     if not len(joined):
         raise InputError("the sources keep no negative; there is nothing to label")
     indices = codes(pair_keys(joined))
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))  # numbers count up as they are met
+    # Numbers count up as they are met.
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))
     ends = np.cumsum([len(table) for table in tables])[:-1]
     members = {}
     for name, part in zip(sources, np.split(indices, ends), strict=True):
@@ -116,7 +117,7 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
 
 @dataclass(frozen=True)
 class Pair:
-    """A pair as it is shown: the query, a document that is labelled relevant ("": there is none), and the document."""
+    """A pair as it is shown: the query, a document labelled relevant ("": none), and the document."""
 
     query: str
     positive: str
@@ -215,7 +216,7 @@ class LabelSheet:
         self._set(self.keys[place], judge, relevant)
 
     def labels(self) -> Labels:
-        """Return the drawn pairs with their answers, a row for each judge, and after them the answers to others."""
+        """Return the drawn pairs with answers, a row for each judge, and after them the answers to others."""
         unjudged = {key: {None: None} for key in self.keys}
         rows = [
             {**columns, "judge": judge, "relevant": relevant}
@@ -225,7 +226,7 @@ class LabelSheet:
         return Labels(pa.Table.from_pylist(rows, LABEL_COLUMNS), self.provenance)
 
     def write(self) -> None:
-        """Write the file of labels, with what others wrote into it meanwhile: it is locked, read again, and written."""
+        """Write the labels, with what others wrote meanwhile: the file is locked, read again, written."""
         if self.path is None:
             return
         with one_at_a_time(self.path):
@@ -256,7 +257,7 @@ def write_sheet(path: Path, sheet: LabelSheet, places: Sequence[int]) -> None:
         FailureError: the file cannot be written.
     """
     if path.exists() and _has_answers(path):
-        raise InputError(f"{path} holds answers, or is no sheet; read it with --answers, or give another name")
+        raise InputError(f"{path} holds answers, or is no sheet; read it with --answers or give another name")
     with write_whole(path) as aside, aside.open("w", encoding="utf-8-sig", newline="") as opened:
         writer = csv.writer(opened, delimiter=DELIMITERS[path.suffix.lower()], lineterminator="\r\n")
         writer.writerow(SHEET)

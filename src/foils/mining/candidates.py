@@ -1,4 +1,4 @@
-"""From a ranking of documents per query to negatives: positives out, copies of positives marked, short lists counted.
+"""From rankings of documents to negatives: positives out, copies of positives marked, short lists counted.
 
 A retriever ranks; what a negative is, is decided here, once, for every way of ranking.
 
@@ -62,11 +62,13 @@ COPIES = 100  # rows of a query that show copies of its positives; a collection 
 CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
 REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN, TO_RATE)  # of codes 1 to 6; those of rules follow
 COPY, PASSED_OVER = (1, 2), (4, 5)
-PLANTED = 2_000  # queries, at most: their share has a standard error of 0.011 at most where each has as many positives
+# Queries, at most: their share has a standard error of 0.011 at most where each has as many positives.
+PLANTED = 2_000
 
 Lists = dict[str, npt.NDArray[Any]]
-"""The candidates of some queries, each query's in rank order: `rows`. `in_window`: the query of each labelled positive
-in its window. `positives`, `copies`: how many were left out. `short`: why a list is short, one text for each."""
+"""The candidates of some queries, each query's in rank order: `rows`. `in_window`: the query of each
+labelled positive in its window. `positives`, `copies`: how many were left out. `short`: why a list
+is short, one text for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +132,7 @@ def mine_negatives(
     made: Provenance | None = None,
     **window: Any,
 ) -> Mined:
-    """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
+    """Take the `top` best-ranked documents that are not positives, for each query of a split with a positive.
 
     Of the split `all` it is every query, with or without a positive. A document labelled relevant
     for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document whose
@@ -265,7 +267,7 @@ class Miner:
         )
 
     def _recaptured(self, in_window: Rows, query_rows: Rows, kept: int, plant: int) -> Provenance:
-        """What provenance says of the labelled positives that this way of mining would return, were they not known.
+        """What provenance says of the labelled positives that this mining would return, were they not known.
 
         They are counted in a plain window, whose `in_window` are the queries of those that it
         holds. Elsewhere they are planted; nothing is said where a part compares with positives and
@@ -299,7 +301,7 @@ class Miner:
         return LookAlikes(self.collection, self.near_duplicate)
 
     def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> Lists:
-        """Return the candidates of all queries, block by block, in other processes where they may be sent there.
+        """Return all queries' candidates, block by block, in other processes where they may be sent there.
 
         Args:
             query_rows: the queries.
@@ -412,7 +414,7 @@ class Miner:
         }
 
     def _judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
-        """Return (n, depth) candidates, which of them are unlabelled documents, and which labelled positives."""
+        """Return (n, depth) candidates, which are unlabelled documents, and which labelled positives."""
         candidates = np.zeros(rows.shape, CANDIDATE)
         candidates["query"], candidates["document"], candidates["score"] = query_rows[:, None], rows, scores
         flat = candidates.reshape(-1)
@@ -480,7 +482,7 @@ def _count_before(marks: Marks) -> Rows:
 
 
 def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int, seed: int) -> tuple[Rows, Rows]:
-    """Draw `most` of the queries that have at least `least` positives, and a positive of each; fewer: all of them.
+    """Draw at most `most` of the queries with at least `least` positives, and a positive of each.
 
     Which positive is drawn depends on the seed and on the query's place among those that are given
     alone, so that samples of the same seed have the same positives of the same queries.

@@ -267,7 +267,7 @@ def _data_set(
 def _pairs(
     dataset: Any, anchor: str | None, positive: str | None, corpus: Sequence[str] | None
 ) -> tuple[tuple[str, str], Collection, int]:
-    """The names of two columns, those given or the first and the second, their texts, and the most rows of a query."""
+    """The names of two columns (given or the first two), their texts, and the most rows of a query."""
     table = arrow_table(dataset)
     names = table.column_names
     check_names("anchor_column_name", {anchor} - {None}, names)
@@ -311,7 +311,7 @@ def _retriever(
     prompts: Mapping[Kind, Prompt],
     pool: Mapping[str, Any],
 ) -> DenseRetriever | CrossEncoderRetriever | ModelRetriever:
-    """What ranks by a model: its vectors, kept by its weights, or else what it says itself of vectors of its own."""
+    """What ranks by a model: its vectors, kept by its weights, or its own `similarity` of its own vectors."""
     if hasattr(model, "fingerprint"):
         texts = {f"{kind}_prompt": text or name for kind, (text, name) in prompts.items()}
         refuse(texts, "with an encoder that has its own prompts; leave it out")
@@ -328,7 +328,7 @@ def _retriever(
 
 
 class ModelRetriever:
-    """Ranks by a model's own `similarity`, ties by document position; vectors are of unit length, and not kept.
+    """Ranks by a model's own `similarity`, ties by document position; unit vectors, which are not kept.
 
     Args:
         collection: documents and queries; all are encoded at once.

@@ -310,7 +310,7 @@ def records_of(
 async def write_negatives(
     session: Session, record: Record, writing: WritingSettings, sampling: Sampling, number: int
 ) -> dict[str, Any]:
-    """Ask until the record has its number of negatives, or has been asked often enough; return what is kept of it.
+    """Ask until the record has its number of negatives, or was asked often enough; return what is kept.
 
     That is its negatives, or why there are none; which texts were turned away; and what the requests used.
     """

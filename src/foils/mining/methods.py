@@ -1,4 +1,4 @@
-"""The ways of mining that foils mine knows: their options, what does not go together, and what each is made of."""
+"""The ways of foils mine: their options, what does not go together, and what each is made of."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _DRAW: Needs = {"ranks": lambda ranks: ranks != BEST, "method": lambda method: m
 
 
 def parsed_ranks(text: str) -> tuple[int, int | None] | str:
-    """Read `FROM-TO`: from rank FROM, counted from 0, up to, not with, rank TO; without TO: no end; or `best`.
+    """Read `FROM-TO`: from rank FROM, counted from 0, to before rank TO; without TO: no end; or `best`.
 
     Raises:
         InputError: it is not of this form.
@@ -67,7 +67,7 @@ def parsed_ranks(text: str) -> tuple[int, int | None] | str:
         return text
     first, dash, end = text.partition("-")
     if not (first.isdecimal() and dash and (end.isdecimal() or not end)):
-        raise InputError(f"{spelled('ranks')} {text}: expected FROM-TO, as in 20-110, FROM- for no end, or {BEST}")
+        raise InputError(f"{spelled('ranks')} {text}: expected FROM-TO (20-110), FROM- for no end, or {BEST}")
     return int(first), int(end) if end else None
 
 
@@ -109,7 +109,7 @@ class WindowSettings(Settings):
         self.drawn(PositiveScores.none)
 
     def drawn(self, positives: Callable[[], PositiveScores]) -> Draw | None:
-        """Return how negatives are drawn from the window, None for its first; `positives` are scored for SimANS."""
+        """Return how negatives are drawn from the window (None: its first); SimANS scores `positives`."""
         name, _, numbers = self.draw.partition(":")
         if name == "simans":
             try:
@@ -185,7 +185,7 @@ def check_mining(method: str, window: WindowSettings) -> None:
 
 
 def _of_encoders(embeds: list[dict[str, Any]]) -> dict[str, Needs]:
-    """What the options of an encoder need: that texts are embedded, or, for some, that a cross-encoder is asked."""
+    """What an encoder's options need: that texts are embedded, or for some that a cross-encoder is asked."""
     others = [*embeds, {"scorer": ["cross-encoder"]}, *([{"method": ["cross-encoder"]}] if len(embeds) > 1 else [])]
     names = [each.name for each in settings_of(EncodingSettings)]
     return {name: others if name in (*OF_CROSS_ENCODERS, "vectors") else embeds for name in names}
@@ -211,7 +211,7 @@ FILTERING_NEEDS: dict[str, Needs] = {
 
 @dataclass(frozen=True)
 class Models:
-    """A collection, and the models that rank its documents or score its pairs, each loaded when it is first used."""
+    """A collection, and the models that rank its documents or score its pairs, each loaded at first use."""
 
     collection: Collection
     split: str
@@ -463,7 +463,8 @@ def fuse_sources(
     rejected = np.flatnonzero(np.asarray(stacked["reason"].is_valid()))[::-1]
     if len(rejected):
         source = np.full(len(table), -1, np.int64)
-        source[lists.places[rejected]] = rejected  # rows lie in the order of the sources; the first source writes last
+        # Rows lie in the order of the sources; the first source writes last.
+        source[lists.places[rejected]] = rejected
         reasons = stacked["reason"].take(pa.array(source, mask=source < 0)).combine_chunks().cast(pa.string())
         table = table.append_column("keep", pc.is_null(reasons)).append_column("reason", reasons)
     for at, name in enumerate(sources):
@@ -491,7 +492,7 @@ def _checked_settings(fusion: FusionSettings, sources: list[str], stacked: pa.Ta
     counts = np.bincount(origins, minlength=len(sources))
     without = [f"{name} ({count:,})" for name, count in zip(sources, counts, strict=True) if count]
     if without:
-        raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
+        raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks: rrf or interleave")
     weights = [float((fusion.weights or {}).get(name, 1.0)) for name in sources]
     return {"weights": weights, "normalisation": fusion.normalisation}
 

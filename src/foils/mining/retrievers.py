@@ -77,7 +77,7 @@ class BM25Retriever:
         self._tokenizer = Analyser(self.settings.language).tokenizer()
         make, self.portable = self._indexed, False
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
-            versions = map(version, ("foils", "bm25s", "PyStemmer"))  # which cut texts into terms, and score these
+            versions = map(version, ("foils", "bm25s", "PyStemmer"))  # that make and score terms
             key = repr((collection.digest, *versions, *self.settings.facts.values()))
             place = cache_place("bm25", hashlib.blake2b(key.encode(), digest_size=16).hexdigest())
             parts = kept_folder(place, "index of BM25", partial(self._read, place), make, self._write)
@@ -85,16 +85,18 @@ class BM25Retriever:
         else:
             parts = make()
         scores, rows, offsets = parts
-        offsets = offsets.astype(rows.dtype if len(rows) < np.iinfo(rows.dtype).max else np.int64)  # spares a copy
+        # Spares a copy.
+        offsets = offsets.astype(rows.dtype if len(rows) < np.iinfo(rows.dtype).max else np.int64)
         self._scores = sparse.csr_array((scores, rows, offsets), shape=(len(offsets) - 1, len(collection.documents)))
-        self._sizes, self._largest = np.diff(offsets), np.maximum.reduceat(scores, offsets[:-1])  # of each term
+        # Of each term.
+        self._sizes, self._largest = np.diff(offsets), np.maximum.reduceat(scores, offsets[:-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Send it by the collection, whose index the other process opens."""
         return partial(BM25Retriever, **vars(self.settings)), (self._collection,)
 
     def over_queries(self, queries: pa.Table) -> BM25Retriever:
-        """Return a retriever with the same index that answers other queries, given as a collection's table of them."""
+        """Return a retriever with the same index for other queries, given as a collection's table of them."""
         other = object.__new__(type(self))  # copy.copy goes by __reduce__, which makes the index anew
         vars(other).update({**vars(self), "_collection": replace(self._collection, queries=queries, qrels={})})
         return other
@@ -123,7 +125,7 @@ class BM25Retriever:
         self._tokenizer.save_vocab(str(place))
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and BM25 scores; −1 and NaN after the last document that shares a term."""
+        """Return (n, depth) document rows and BM25 scores; −1 and NaN after the last with a shared term."""
         rows = np.full((len(query_rows), depth), -1, np.int64)
         scores = np.full((len(query_rows), depth), np.nan)
 
@@ -160,7 +162,7 @@ class BM25Retriever:
         return scores
 
     def _candidates(self, terms: list[int], depth: int, sums: npt.NDArray[np.float32]) -> Rows:
-        """Return the documents that may be among the `depth` best of a query; `sums`, of all documents, is 0 again.
+        """Return documents that may be among a query's `depth` best; `sums`, of all documents, is 0 again.
 
         Terms are taken from the rarest on. `floor` is below a score that `depth` documents reach.
         Where the terms that are left cannot add up to it, no new document matters, and none of the
@@ -183,7 +185,8 @@ class BM25Retriever:
             left -= counts[term] * float(self._largest[term])
             values = sums[best]
             if len(best) > depth:
-                few = values[:: max(1, len(best) // (SAMPLE * depth))]  # a threshold of some leaves few of all
+                # A threshold of some leaves few of all.
+                few = values[:: max(1, len(best) // (SAMPLE * depth))]
                 few = values[values >= np.partition(few, -depth)[-depth]]
                 floor = max(floor, float(np.partition(few, -depth)[-depth]) * (1 - ROUNDING * len(terms)))
                 best = best[values >= floor - left]
@@ -205,7 +208,7 @@ class BM25Retriever:
         return self._scores.indices[part], self._scores.data[part]
 
     def _counted(self, query_rows: Rows) -> Iterator[tuple[int, list[list[int]], sparse.csr_array]]:
-        """Yield where a block of queries begins, the terms of each that documents have, and how often it has each."""
+        """Yield where a block of queries begins, and each's terms that documents have, counted."""
         terms, documents = self._scores.shape
         size = memory.rows_at_once(ENTRY * min(FEW, documents) * workers(), most=QUERIES)
         for start in range(0, len(query_rows), size):
@@ -259,7 +262,7 @@ class RandomRetriever:
 
 
 class DenseRetriever:
-    """Ranks documents by the inner product of their vectors with the query's (ECI_sem eq. 1–2: cosine, for unit ones).
+    """Ranks documents by their vectors' inner product with the query's (ECI_sem eq. 1–2: cosine, if unit).
 
     Exact, ties by document position. Documents are read block by block from where the vectors lie,
     so the corpus may be larger than memory.
@@ -291,7 +294,7 @@ class DenseRetriever:
         device: str | None = None,
         name: str = "dense",
     ) -> DenseRetriever:
-        """Embed a collection's documents, and its queries or those of `query_rows`, and rank by these vectors.
+        """Embed a collection's documents, and its queries or those of `query_rows`, and rank by the vectors.
 
         They are searched on the encoder's device, unless `device` names another.
 

@@ -116,10 +116,10 @@ class Rule(Protocol):
 
 
 class Draw(Protocol):
-    """A distribution over the candidates of a query; for one that reads judgements see `with_judgements_of`."""
+    """A distribution over a query's candidates; for one that reads judgements see `with_judgements_of`."""
 
     def log_weights(self, pairs: TextPairs) -> Scores:
-        """Return the logarithm of each pair's weight among its query's, up to a constant, (n,); −inf: never drawn."""
+        """Return (n,) the log of each pair's weight in its query, up to a constant; −inf: never drawn."""
 
 
 def reads_judgements(part: object) -> bool:
@@ -132,7 +132,7 @@ def reads_judgements(part: object) -> bool:
 
 
 def with_judgements_of(part: Any, collection: Collection) -> Any:
-    """Return a retriever, rule or draw as it would be with other judgements of the same documents and queries.
+    """Return a retriever, rule or draw as it is with other judgements of the same documents and queries.
 
     One that reads judgements says so by a method `with_judgements(collection)`. Any other stays as it is.
     """
@@ -218,7 +218,7 @@ class Margin:
         if not np.isfinite([self.absolute, self.relative]).all():
             raise InputError(f"margins {self.absolute} and {self.relative}; expected finite numbers")
         if self.relative > 1:
-            raise InputError(f"relative margin {self.relative}; expected a share of the positive's score, at most 1")
+            raise InputError(f"relative margin {self.relative}; expected at most 1 (of the positive's score)")
 
     @property
     def reason(self) -> str:
@@ -270,7 +270,7 @@ class LookAlikes:
         self._sets = DocumentSets(collection)
 
     def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
-        """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do.
+        """Return which (query, document) pairs, (n,), equal a positive of the query, and which nearly do.
 
         A query without a positive has no look-alike of one.
         """
@@ -294,7 +294,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class SimANS:
-    """Candidates near the positive's score are likely: log p(d) = −a (s(q, d) − s(q, d⁺) − b)², up to a constant.
+    """Favours scores near the positive's: log p(d) = −a (s(q, d) − s(q, d⁺) − b)², up to a constant.
 
     Args:
         positives: scores s(q, d⁺), on the candidates' scale; of several positives of a query their
@@ -336,7 +336,7 @@ class SimANS:
 
 @dataclass(frozen=True)
 class TriSampler:
-    """Candidates that make a triangle with the query and its positive: the region as a rule, its draw as a draw.
+    """Candidates in a triangle with the query and its positive: the region as a rule, its draw as a draw.
 
     With cosines s, and unit vectors: a candidate d⁻ lies in the region where
 
@@ -378,7 +378,7 @@ class TriSampler:
         return np.asarray((angles > ANGLE) | (between > CLOSEST))
 
     def log_weights(self, pairs: TextPairs) -> Scores:
-        """Return log p(d⁻) up to a constant, (n,); −inf where d⁻ is no nearer to the positive than to the query."""
+        """Return (n,) log p(d⁻) + constant; −inf where d⁻ is no nearer to the positive than to the query."""
         positive, candidate, between = self._sides(pairs)
         nearer = np.maximum(between - candidate, 0.0)
         with np.errstate(divide="ignore"):
@@ -389,10 +389,11 @@ class TriSampler:
         known = self.collection.known_positives
         places = known.places(pairs.query_rows)
         if (places < 0).any() or (pairs.doc_rows < 0).any():
-            raise InputError("TriSampler needs queries with a positive, and candidates that are in the collection")
+            raise InputError("TriSampler needs queries with a positive, and candidates of the collection")
         positives = known.first[places]
         sides = (self.queries, pairs.query_rows), (self.documents, positives), (self.documents, pairs.doc_rows)
-        size = memory.rows_at_once(36 * self.queries.dimension, most=BLOCK)  # three vectors, in float32 and 64
+        # Three vectors, in float32 and 64.
+        size = memory.rows_at_once(36 * self.queries.dimension, most=BLOCK)
         cosines = np.empty((3, len(pairs)))
         for start in range(0, len(pairs), size):
             part = slice(start, start + size)
@@ -433,5 +434,5 @@ def filter_negatives(
 def _scored(pairs: TextPairs) -> Scores:
     missing = int(np.isnan(pairs.scores).sum())
     if missing:
-        raise InputError(f"{missing:,} candidates have no score; a rule on scores needs a scorer for this source")
+        raise InputError(f"{missing:,} candidates have no score; a rule on scores needs a scorer")
     return pairs.scores

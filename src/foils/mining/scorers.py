@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class EncoderScorer:
-    """Scores pairs by the inner product of an encoder's vectors: cosines, for unit ones. Texts are embedded once.
+    """Scores pairs by the inner product of an encoder's vectors (cosines, if unit). Texts are embedded once.
 
     The column of the scores is called by the encoder's similarity: cosine or dot.
 
@@ -50,7 +50,7 @@ class EncoderScorer:
         self.column: str = getattr(encoder, "similarity", "cosine")
 
     def score(self, pairs: TextPairs) -> Scores:
-        """Return the inner product of each pair, (n,), of documents in the collection or with a text of their own."""
+        """Return (n,) inner products of pairs, of documents in the collection or with a text of their own."""
         rows, query = np.unique(pairs.query_rows, return_inverse=True)
         texts, document = distinct_texts(pairs)
         queries = self._store.embed(self._encoder, pairs.collection.query_texts(rows), "query")
@@ -66,7 +66,7 @@ def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
 
 
 class PairEncoder:
-    """A CrossEncoder as an `Encoder` of pairs, each written as one text (`pair_texts`), to vectors of one number.
+    """A CrossEncoder as `Encoder` of pairs, each one text (`pair_texts`), to vectors of one number.
 
     So a store keeps its logits, before any activation, by the model's weights and the texts.
 
@@ -231,7 +231,7 @@ def score_pairs(
     embedding: EmbeddingSettings,
     llm: LLMSettings,
 ) -> ScoredPairs:
-    """Score kept negatives and labelled positives by a teacher: a column `teacher`, for losses that learn from one.
+    """Score kept negatives and positives by a teacher: a column `teacher`, for losses that learn from one.
 
     A positive's score stands in a rejected row of its own, which is added where it has none.
     Queries without labels are scored, too. Scores and vectors are kept by the model and the texts,
@@ -290,7 +290,7 @@ def score_pairs(
 
 
 def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, Marks, TextPairs]:
-    """Return what a teacher scores: the kept negatives of a table, and the labelled positives of their queries.
+    """Return what a teacher scores: a table's kept negatives, and the labelled positives of their queries.
 
     Returns:
         The table, with a rejected row for each positive that had none; (n,) those of its rows that
@@ -311,7 +311,7 @@ def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tu
 
 
 def preferred_share(queries: Rows, positive: Marks, scores: Scores) -> float:
-    """Return the share of (positive, negative) of a query whose positive has the higher score, ties counted half.
+    """Return the share of a query's (positive, negative) whose positive scores higher, ties counted half.
 
     The mean over queries with a negative; NaN where there is none. Of a teacher that knows best,
     what is missing to 1 are false negatives.

@@ -43,7 +43,10 @@ def target_consistency(s_p: Float64s, s_n: Float64s, temperature: float) -> Floa
 
 
 def semantic_locality(s_pn: Float64s, s_n: Float64s, temperature: float) -> Float64s:
-    """Return η = σ((s_pn − s_n)/τ) in [0, 1]: is the negative nearer the positive than the query? (ECI_sem eq. 6)."""
+    """Return η = σ((s_pn − s_n)/τ) in [0, 1]: is the negative nearer the positive than the query?
+
+    ECI_sem eq. 6.
+    """
     return np.asarray(expit((s_pn - s_n) / temperature))
 
 
@@ -54,7 +57,7 @@ def pair_loss(s_p: Float64s, s_n: Float64s, temperature: float) -> Float64s:
 
 @dataclass(frozen=True)
 class Similarities:
-    """What a weighting may depend on, per triplet, each (m,): s_p, s_n, s_pn, the coverage C, and ‖v⁺ − v⁻‖²."""
+    """What a weighting may depend on, (m,) per triplet: s_p, s_n, s_pn, the coverage C, ‖v⁺ − v⁻‖²."""
 
     s_p: Float64s
     s_n: Float64s
@@ -139,7 +142,7 @@ BUCKETS: dict[str, Callable[[Gates], Marks]] = {
 
 
 def triplet_means(gates: Gates, member: Marks) -> dict[str, Any]:
-    """Average the gates over the triplets of one source, by the names of scores.json; `member` (m,) marks one or more.
+    """Average the gates over one source's triplets, by the names of scores.json; `member` (m,) marks them.
 
     Mean ρ, η, C, ψ and −log ρ (`pair_loss`), the share with ρ < 0.5 (`inversion_rate`), and
     `buckets`, in percent.
@@ -200,12 +203,13 @@ class Lexicon:
         from sklearn.feature_extraction.text import CountVectorizer
 
         tokens, queries = TOKENIZERS[tokenizer], records.collection.query_texts(records.queries)
-        words = [*dict.fromkeys(token for query in queries for token in tokens(query))] or [""]  # sklearn wants one
+        # Sklearn wants one.
+        words = [*dict.fromkeys(token for query in queries for token in tokens(query))] or [""]
         counter = CountVectorizer(analyzer=tokens, vocabulary=words, binary=True, dtype=np.float64)
         return cls(counter, *(_sets(texts, counter) for texts in (queries, records.texts)))
 
     def coverage(self, records: Records, idf: Float64s) -> Float64s:
-        """Return C = Σ_{a∈T(q)∩T(n)} idf(a) / Σ_{a∈T(q)} idf(a) of each triplet, (m,) in [0, 1] (ECI_sem eq. 7).
+        """Return C = Σ_{a∈T(q)∩T(n)} idf(a) / Σ_{a∈T(q)} idf(a) of triplets, (m,) in [0, 1] (ECI_sem eq. 7).
 
         0 where the query has no token. Weights are non-negative, since idf ≥ 1 − ln 2 > 0.
         """
@@ -243,7 +247,7 @@ class Lexicon:
 
 
 def corpus_digest(records: Records, corpus: str = "pooled") -> str:
-    """Return a digest of the texts that idf is counted over, whatever their order; empty where it is not counted."""
+    """Return a digest of the texts that idf is counted over, in any order; empty where it is not counted."""
     if corpus in ("uniform", "collection"):
         return records.collection.digest if corpus == "collection" else ""
     queries = f"+{_digest(records.collection.query_texts(records.queries))}" if corpus == "pooled+queries" else ""

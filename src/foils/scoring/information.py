@@ -1,4 +1,4 @@
-"""ECI_sem: the information matrix as a sum that merges, its log-determinant, how certain that is, and its maximum.
+"""ECI_sem: the information matrix as a sum that merges, its log-determinant, its uncertainty and maximum.
 
 A jackknife over blocks of records takes the bias of a score away, and a bootstrap gives its
 interval. log det is concave, so the score of few records lies below the score of many, by more the
@@ -77,14 +77,12 @@ def log_det(information: Float64s, regularization: float = 1.0) -> float:
     except np.linalg.LinAlgError:
         factor = np.full(scaled.shape, np.nan)
     if not np.isfinite(factor).all():
-        raise InputError(
-            f"lambda {regularization} is below what the precision of the vectors resolves; choose a larger one"
-        )
+        raise InputError(f"lambda {regularization} is below the precision of the vectors; choose a larger one")
     return float(2 * np.log(np.diagonal(factor)).sum())
 
 
 def effective_rank(information: Float64s) -> float:
-    """Return exp of the entropy of the normalised eigenvalues, in [1, d]; 0 for a zero matrix (Roy & Vetterli 2007).
+    """Return exp of the normalised eigenvalues' entropy, in [1, d]; 0 of a zero matrix (Roy & Vetterli 2007).
 
     Ours as a diagnostic of ECI_sem: the number of directions over which a source's weight is spread.
     """
@@ -103,7 +101,7 @@ def target_moments(
     *,
     block: int = SUMMED,
 ) -> dict[str, Moments]:
-    """Return name -> moments of each target, over all triplets; a triplet that several targets hold is multiplied once.
+    """Return name -> moments of each target, over all triplets; one of several targets is multiplied once.
 
     Memory is one matrix a target, beside those that `together` lets be worked on.
 
@@ -127,7 +125,7 @@ def target_moments(
 
 
 def together(targets: Sequence[Target], dimension: int) -> Iterator[list[Target]]:
-    """Yield targets in groups whose sums fit the memory budget, with those of the blocks that are worked on."""
+    """Yield targets in groups whose sums fit the memory budget, with those of the blocks in work."""
     size = memory.rows_at_once(8.0 * dimension**2 * (3 * workers() + 2), most=max(1, len(targets)))
     for start in range(0, len(targets), size):
         yield list(targets[start : start + size])
@@ -163,7 +161,7 @@ def block_sums(
 
 
 class Resampled(NamedTuple):
-    """A target's score under resampling of blocks of records; NaN where fewer than two blocks have a negative of it.
+    """A target's score, blocks of records resampled; NaN where fewer than two blocks have a negative of it.
 
     Attributes:
         scores: (replicates,) ECI_sem without its bias.
@@ -206,7 +204,7 @@ def leave_out(
     *,
     regularization: float = 1.0,
 ) -> dict[str, Float64s]:
-    """Return each target's score without each block of records, name -> (B,), by a second pass over the triplets.
+    """Return name -> (B,) the target's score without each block of records: a second pass over the triplets.
 
     θ₋ᵦ = log det(Id + (S − Sᵦ)/((N − Nᵦ)·λ)), exactly; no block's sums are kept. NaN where the
     block has none of the target's triplets, or all of them.
@@ -292,7 +290,7 @@ class Composition:
 def compose(
     geometry: Geometry, weights: Float64s, *, count: int, regularization: float = 0.1, block: int = 8_192
 ) -> Composition:
-    """Choose for each record the negatives S that maximise F(S) = log det(Id + Σ_{i∈S} w_i·r_i·r_iᵀ/(Kλ)), |S| ≤ K.
+    """Choose each record's negatives S, |S| ≤ K, to maximise F(S) = log det(Id + Σ_{i∈S} w_i·r_i·r_iᵀ/(Kλ)).
 
     F is ECI_sem's objective of one query (ECI_sem eq. 26–27), monotone and submodular, so that the
     greedy choice reaches at least 1 − 1/e of the best (Nemhauser et al. 1978). By the
@@ -353,7 +351,8 @@ def greedy_log_det(gram: Float64s, count: int) -> tuple[Rows, Float64s]:
     """
     sets, size, _ = gram.shape
     step, gain = np.full((sets, size), -1, np.int64), np.full((sets, size), np.nan)
-    left = 1 + np.einsum("bii->bi", gram)  # 1 + vᵀA⁻¹v, the factor by which choosing v multiplies the determinant
+    # 1 + vᵀA⁻¹v, the factor by which choosing v multiplies the determinant.
+    left = 1 + np.einsum("bii->bi", gram)
     factor = np.zeros((sets, size, count))
     index = np.arange(sets)
     for at in range(min(count, size)):

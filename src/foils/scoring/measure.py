@@ -163,7 +163,7 @@ def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Flo
 
 
 def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, block: int = SUMMED) -> Float64s:
-    """Return Σ w·r·rᵀ over the triplets at `rows`, (d, d), with r = (v⁺ − v⁻)/‖v⁺ − v⁻‖, 0 where they coincide.
+    """Return (d, d) Σ w·r·rᵀ over triplets at `rows`, with r = (v⁺ − v⁻)/‖v⁺ − v⁻‖, 0 where they coincide.
 
     The sum of ECI_sem eq. 10, before it is divided by N. Products are made in the vectors' precision by one
     symmetric rank-k update a block (d² operations a triplet) and added up in float64.
@@ -193,7 +193,7 @@ def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, blo
 def gradient_energies(
     geometry: Geometry, s_p: Float64s, s_n: Float64s, members: Sequence[npt.NDArray[np.bool_]], temperature: float
 ) -> Float64s:
-    """Return ‖g_t‖² of each record and each target, (T, targets), NaN where the target has no negative for it.
+    """Return (T, targets) ‖g_t‖² of each record and target, NaN where the target has no negative for it.
 
     g_t = (1/τ)(Σ_j P_j d_j − d_+), P the softmax at τ over the positive and its negatives (ECI_sem
     Table 3; that it is per record over the whole list follows from the published figures).
@@ -217,7 +217,8 @@ def gradient_energies(
         logits = np.where(member, s_n[triplets].reshape(where.shape)[:, :, None] / temperature, -np.inf)
         positive = s_p[first:last, None] / temperature
         top = np.maximum(logits.max(axis=1, initial=-np.inf), positive)
-        shares, share = np.exp(logits - top[:, None, :]), np.exp(positive - top)  # of negatives, and of the positive
+        # Of negatives, and of the positive.
+        shares, share = np.exp(logits - top[:, None, :]), np.exp(positive - top)
         total = shares.sum(axis=1) + share
         probability = (shares / total[:, None, :]).transpose(0, 2, 1).astype(negatives.dtype)
         mixed = np.matmul(probability, negatives.reshape(*where.shape, -1))

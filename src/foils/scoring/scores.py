@@ -136,7 +136,7 @@ def source_eci(
 
 
 def gradient_norm(signal: float, negatives: float, temperature: float) -> float:
-    """Return the estimated gradient norm |N|·exp(S/τ) (ECI eq. 11), one of the heuristics ECI is compared with."""
+    """Return the estimated gradient norm |N|·exp(S/τ) (ECI eq. 11), a heuristic ECI is compared with."""
     return float(negatives * np.exp(signal / temperature))
 
 
@@ -231,7 +231,7 @@ class SourceScore:
     easy: bool = False
 
     def interval_text(self) -> str:
-        """Return the interval of ECI_sem as text: an en dash where there is none, a remark where it falls short."""
+        """Return ECI_sem's interval as text: an en dash if there is none, a remark if it falls short."""
         if math.isnan(self.eci_sem_low):
             return "–"
         text = f"{self.eci_sem_low:.4f}–{self.eci_sem_high:.4f}"
@@ -358,7 +358,7 @@ def score_sources(
     idf_corpus: str = "pooled",
     measured: Measured | None = None,
 ) -> Scores:
-    """Score sources of negatives, their hybrids and a random control with the frozen encoder training starts from.
+    """Score sources of negatives, hybrids and a random control with the frozen encoder training starts from.
 
     Args:
         collection: documents, queries, judgements.
@@ -466,7 +466,7 @@ def score_sources(
 
 
 def _beside_control(score: SourceScore, control: SourceScore, resampled: Mapping[str, Resampled]) -> SourceScore:
-    """Return a source's score with its ratio to the control's, and whether it is easy: it may reach `CLEARLY` of it."""
+    """Return a score with its ratio to the control's, and if it is easy: it may reach `CLEARLY` of it."""
     ratio = score.eci_sem / control.eci_sem
     of_source, of_control = (resampled.get(name, Resampled()).scores for name in (score.name, control.name))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -136,7 +136,7 @@ class Records:
         return np.asarray(reduce(np.intersect1d, held), np.int64)
 
     def targets(self, hybrids: int = 2) -> list[Target]:
-        """Return the sources that have a triplet, then their unions of 2, …, `hybrids`, then the control, if any."""
+        """Return the sources with a triplet, their unions of 2, …, `hybrids`, then the control, if any."""
         bits = {name: 1 << index for index, name in enumerate(self.names)}
         present = [name for name in self.sources if (self.members & bits[name]).any()]
         targets = [
@@ -316,7 +316,7 @@ class _Loaded:
         return _Loaded(self.record[keep], self.texts.select(keep), self.dropped)
 
     def distinct(self, document: Rows, labelled: PairIndex, counted: Marks, considered: int) -> tuple[Rows, Rows]:
-        """Records and texts of the distinct negatives, by record; `dropped` counts what is left out of some records.
+        """Records and texts of distinct negatives, by record; `dropped` counts what some records leave out.
 
         Args:
             document: pool index of each row's text.
@@ -334,7 +334,7 @@ class _Loaded:
 
 
 class _Pool:
-    """Numbers distinct texts, in whatever order they come: those of the rows of the collection, then the sources' own.
+    """Numbers distinct texts, in any order: those of the collection's rows, then the sources' own.
 
     Args:
         collection: of the rows.
@@ -370,7 +370,7 @@ def _brought(part: DocumentTexts) -> list[str]:
 def _draw_control(
     sources: list[tuple[Rows, Rows]], corpus: Rows, labelled: PairIndex, rng: np.random.Generator
 ) -> tuple[Rows, Rows]:
-    """Draw for each record as many texts of the corpus as the sources have on average, none of them a positive."""
+    """Draw each record as many of the corpus's texts as the sources have on average, none a positive."""
     sizes = [len(record) / len(np.unique(record)) for record, _ in sources]
     wanted = max(1, round(float(np.mean(sizes))))
     have = np.unique(np.concatenate([record for record, _ in sources]))
@@ -394,7 +394,7 @@ def _draw_control(
 
 
 def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
-    """Return for each row of a table the triplet of the records with its query and text, −1 where there is none."""
+    """Return each table row's triplet of the records with its query and text, −1 where there is none."""
     queries, texts = negatives.texts_in(records.collection)
     pool = {key.tobytes(): number for number, key in enumerate(text_keys(records.texts[:], ""))}
     document = np.array([pool.get(key.tobytes(), -1) for key in text_keys(texts[:], "")], np.int64)

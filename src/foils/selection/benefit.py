@@ -148,7 +148,8 @@ def most_useful(candidates: Candidates, top: int) -> Rows:
             ways = [_greedy(candidates, useful, top)]
             for has in candidates.lists:
                 listed = useful[has[useful]]
-                single = np.logaddexp(0.0, candidates.pull[listed]) * candidates.gain[listed]  # in a list of one
+                # In a list of one.
+                single = np.logaddexp(0.0, candidates.pull[listed]) * candidates.gain[listed]
                 ways.append(listed[np.argsort(-single, kind="stable")[:top]])
             worth = [list_benefit(candidates.pull[way], candidates.gain[way]) for way in ways]
             chosen.append(np.sort(ways[int(np.argmax(worth))]))
@@ -188,7 +189,7 @@ def select_by_benefit(
     seed: int = 0,
     digests: Mapping[str, str] | None = None,
 ) -> ByBenefit:
-    """Keep for each query the negatives, of all sources together, whose list has the largest expected benefit.
+    """Keep each query's negatives, of all sources together, whose list has the largest expected benefit.
 
     Args:
         collection: documents, queries, judgements.

@@ -1,4 +1,4 @@
-"""From a rated table to the same table with `keep, reason, weight, tier`, and one source composed of several."""
+"""From a rated table to the same with `keep, reason, weight, tier`, and one source composed of several."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Selected(Negatives):
     selection: Selection
 
     def tiers(self) -> dict[str, dict[str, Any]]:
-        """Return for each tier, by name, how many rows it has, how many are kept, and the sum of their weights."""
+        """Return by each tier's name how many rows it has, how many it keeps, and their sum of weights."""
         tier = self.selection.tier
         return {
             name: {
@@ -124,7 +124,7 @@ TEMPERATURE = 0.05
 def _check_selecting(by: str, collection: CollectionLike | None) -> None:
     """Refuse the benefit without a collection."""
     if collection is None and by == BENEFIT:
-        raise InputError(f"{spelled('by', by)} measures texts; give the {spelled('collection')} of the negatives")
+        raise InputError(f"{spelled('by', by)} measures texts; give the negatives' {spelled('collection')}")
 
 
 _BY_BENEFIT: Needs = {"by": BENEFIT, "why": "a rule goes by ratings"}
@@ -152,7 +152,7 @@ def select(
     scale: ScaleSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Selected | ByBenefit:
-    """Select the negatives to train on, by a rule on their ratings or by benefit: add keep, reason and weight.
+    """Select negatives to train on, by a rule on their ratings or by benefit: add keep, reason and weight.
 
     No row is dropped: one that an earlier stage rejected keeps its reason, is not shown to the
     rule, and has weight 0 and no tier. By benefit, the negatives of one source or of several are

@@ -61,7 +61,7 @@ class RatedRows:
 
 @dataclass(frozen=True)
 class GapMixture:
-    """Normal components of gaps, by rising mean: `share`, `mean`, `sd`, (k,) each, and the `thresholds` between them.
+    """Normal components of gaps, by rising mean: (k,) `share`, `mean`, `sd`, and `thresholds` between them.
 
     A threshold is where the component above becomes the likelier one, between the two means.
     """
@@ -210,7 +210,7 @@ def percentile(rows: RatedRows, *, percentiles: tuple[float, float, float] = (10
 
 
 def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
-    """Keep the rows with gap > margin · e_positive, with weight 1 (after NV-Retriever's percentage of the positive).
+    """Keep rows with gap > margin · e_positive, of weight 1 (after NV-Retriever's share of the positive).
 
     It needs the Elo scale's customary mean of 1500: on a centred scale a positive below the mean
     would have a negative margin. At 1800, 0.05 is a gap of 90.
@@ -230,7 +230,7 @@ def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
 
 
 def denoise(rows: RatedRows, *, confidence: float = 0.75) -> Selection:
-    """Keep the rows of which the judge itself, asked directly, says P(positive ≻ d) ≥ confidence (after RocketQA).
+    """Keep rows of which the judge, asked directly, says P(positive ≻ d) ≥ confidence (after RocketQA).
 
     Rows about which it was not asked, or did not answer, are rejected: rate with every row validated.
 
@@ -249,7 +249,7 @@ def denoise(rows: RatedRows, *, confidence: float = 0.75) -> Selection:
 
 
 def tier_of(gap: Floats, bounds: Sequence[float] = BOUNDS) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return (n,) which of the five tiers a gap is in; NaN is in the last, and its row is rejected as unrated."""
+    """Return (n,) which of five tiers a gap is in; NaN is in the last, and its row is rejected as unrated."""
     edges = np.asarray(bounds, np.float64)
     below_last = (gap[:, None] >= edges[:-1]).sum(axis=1)
     return np.asarray(below_last + (gap > edges[-1]), np.int64)
@@ -265,13 +265,14 @@ def _words(at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Words:
 
 
 FIRST = "in the mixture's lowest component"
-_FALSE = {1: ("danger",), 2: ("danger", "goldilocks"), 3: ("danger", "goldilocks", "easy")}  # with false negatives
+# With false negatives.
+_FALSE = {1: ("danger",), 2: ("danger", "goldilocks"), 3: ("danger", "goldilocks", "easy")}
 _TRUE = ("goldilocks", "medium", "easy")  # without any
 _WEIGHTS = {"danger": 0.0, "goldilocks": 1.0, "medium": 0.7, "easy": 0.3}  # Table 2's
 
 
 def fit_gaps(gap: Floats, *, most: int = 3, rng: np.random.Generator) -> GapMixture:
-    """Fit the mixture of at most `most` normal distributions that the gaps speak for, the one with the lowest BIC.
+    """Fit the mixture of at most `most` normals that the gaps speak for, the one with the lowest BIC.
 
     By expectation–maximisation (scikit-learn, five starts).
 
@@ -286,17 +287,17 @@ def fit_gaps(gap: Floats, *, most: int = 3, rng: np.random.Generator) -> GapMixt
     Source: Schwarz (1978), for the criterion −2 log L + p log n, of p = 3k − 1 parameters.
     """
     if not 1 <= most <= 3:
-        raise InputError(f"{most} components; expected 2 (false and true negatives) or 3 (with easy ones apart)")
+        raise InputError(f"{most} components; expected 2 (false and true negatives) or 3 (easy ones apart)")
     if (distinct := len(np.unique(gap))) < 2 * most:
         raise InputError(
-            f"{distinct} distinct gaps are too few for a mixture of {most}; rate more negatives, or select by table"
+            f"{distinct} distinct gaps: too few for a mixture of {most}; rate more rows, or select by table"
         )
     seed = int(rng.integers(2**31))
     return min((_fitted(gap, k, seed) for k in range(most, 0, -1)), key=lambda fit: fit[1])[0]
 
 
 def mixture(rows: RatedRows, *, components: int = 3, rng: np.random.Generator | None = None) -> Selection:
-    """Select by a mixture of normals on all gaps: a lowest component of false negatives is danger, the rest is weighed.
+    """Select by a mixture of normals on all gaps: a lowest component near 0 is danger, the rest is weighed.
 
     The number of components is the one, up to `components`, that the gaps speak for (BIC). A false
     negative is as good as the positive, so that the gaps of such a component lie about 0: the
@@ -321,7 +322,7 @@ def mixture(rows: RatedRows, *, components: int = 3, rng: np.random.Generator | 
     Source: ANMI 2.0 section 1.4, method 4; ProGCL (Xia et al. 2022).
     """
     if components < 2:
-        raise InputError(f"{components} components; expected 2 (false and true negatives) or 3 (with easy ones apart)")
+        raise InputError(f"{components} components; expected 2 (false, true negatives) or 3 (and easy ones)")
     fitted = fit_gaps(rows.gap[rows.rated], most=components, rng=rng or np.random.default_rng(0))
     count = len(fitted.mean)
     false = fitted.mean[0] - (fitted.sd[0] if count > 1 else 0.0) < BOUNDS[0]
@@ -349,7 +350,8 @@ def _fitted(gap: Floats, components: int, seed: int) -> tuple[GapMixture, float]
     share, mean = model.weights_[order], model.means_[order, 0]
     sd = np.sqrt(model.covariances_[order, 0, 0])
     fitted = GapMixture(share, mean, sd, np.zeros(components - 1))
-    for i in range(components - 1):  # where component i + 1 first is at least as likely as i, between their means
+    # Where component i + 1 first is at least as likely as i, between their means.
+    for i in range(components - 1):
         grid = np.linspace(mean[i], mean[i + 1], 2001)
         density = fitted.density(grid)
         above = density[:, i + 1] >= density[:, i]
@@ -369,7 +371,7 @@ def simans(
     per_query: int = 8,
     rng: np.random.Generator | None = None,
 ) -> Selection:
-    """Draw `per_query` negatives of each query without replacement, p(d) ∝ exp(−a (e_d − e_+ + b)²); weight 1.
+    """Draw `per_query` negatives a query without replacement, p(d) ∝ exp(−a (e_d − e_+ + b)²); weight 1.
 
     Drawn from rows outside the danger zone (the paper samples within the constraints of Elo);
     queries with fewer of them keep all. The draw takes the largest log p(d) + Gumbel noise.
@@ -409,7 +411,7 @@ _FLOOR = 0.1  # weights below it are rejected
 
 
 def optimal_gap(risk: Callable[[Floats], Floats], *, damage: float, longest: float = 1200.0) -> float:
-    """Return Δ* = argmax over Δ ≥ 0 of I(Δ) − λ P(false negative | Δ), λ = damage, to one Elo point (Theorem 12)."""
+    """Return Δ* = argmax_{Δ ≥ 0} I(Δ) − λ P(false negative | Δ), λ = damage, to an Elo point (Theorem 12)."""
     grid = np.arange(0.0, longest + 1.0)
     return float(grid[np.argmax(information(grid) - damage * risk(grid))])
 
@@ -449,7 +451,7 @@ def two_group_risk(gap: Floats, *, rate: float, spread: float) -> Callable[[Floa
 
 
 def optimal(rows: RatedRows, *, rate: float = 0.15, spread: float = 120.0, damage: float = 2.0) -> Selection:
-    """Weigh each row by its benefit I(Δ) − λ P(false negative | Δ), over the largest benefit; reject where it is < 0.1.
+    """Weigh rows by benefit I(Δ) − λ P(false negative | Δ), over the largest; reject where it is < 0.1.
 
     The paper gives neither λ nor the form of the risk. With the two-group risk and λ = 2 the
     optimum for rates of 0.10–0.15 falls into the [150, 300] that Theorem 12 states, for gaps
@@ -512,7 +514,7 @@ def stage_of(epoch: int) -> tuple[float, float]:
 
 
 def tier_max(epoch: int) -> float:
-    """Return min(3, 1 + epoch/2), the hardest tier of an epoch counted from 1, of tiers counted from the easiest.
+    """Return min(3, 1 + epoch/2), the hardest tier of an epoch (from 1), of tiers counted from the easiest.
 
     Source: ANMI 2.0 Algorithm 3, line 3.
     """
@@ -546,7 +548,7 @@ def curriculum(rows: RatedRows, *, epoch: int = 1, schedule: str = "table3") -> 
 
 @dataclass(frozen=True)
 class LearningProgress:
-    """A bandit over tiers that draws those from which the learner just learns most (Exp3.S; Graves et al. 2017).
+    """A bandit over tiers that draws those the learner just learns most from (Exp3.S; Graves et al. 2017).
 
     The reward is the drop of the loss on a batch by training on it, divided by its time; it is
     scaled to [−1, 1] by the 20th and 80th percentile of the last thousand. π_i = (1 − ε)

@@ -1,4 +1,4 @@
-"""Statistics: measures of rankings, paired tests, intervals, rank correlations, draws of a sample and estimates.
+"""Statistics: measures of rankings, paired tests, intervals, rank correlations, samples and estimates.
 
 The names stand in `__init__.pyi`, and are loaded when they are first used.
 """

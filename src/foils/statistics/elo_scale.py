@@ -22,7 +22,7 @@ BASE = 1500.0
 
 
 def expected_score(gap: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Return E = 1/(1 + 10^(−gap/400)), the chance to be preferred with a lead of `gap` Elo points (eq. 26)."""
+    """Return E = 1/(1 + 10^(−gap/400)), the chance of preference with a lead of `gap` Elo points (eq. 26)."""
     return np.asarray(expit(np.asarray(gap, np.float64) / ELO_PER_LOGIT))
 
 

@@ -73,7 +73,7 @@ def parse_measures(names: Sequence[str]) -> list[Any]:
         else:
             parsed.append(measure)
     if wrong:
-        raise InputError(f"{'; '.join(wrong)}; expected ir_measures' names, as in {_EXAMPLES} (capitals matter)")
+        raise InputError(f"{'; '.join(wrong)}; expected ir_measures' names, as {_EXAMPLES} (capitals matter)")
     return parsed
 
 

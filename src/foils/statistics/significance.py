@@ -104,7 +104,7 @@ def paired_test(
 
     first, second = _finite(a), _finite(b)
     if first.shape != second.shape:
-        raise InputError(f"expected one value a query for both systems; found shapes {first.shape} and {second.shape}")
+        raise InputError(f"expected one value a query of both; found shapes {first.shape} and {second.shape}")
     differences = first - second
     mean = float(np.mean(differences))
     exact: Floats = np.round(differences / float(np.abs([first, second]).max() or 1.0), 12)
@@ -119,7 +119,7 @@ def paired_test(
 
 
 def randomisation_p(differences: npt.ArrayLike, *, rng: np.random.Generator, draws: int = 9_999) -> float:
-    """Return the two-sided p of the paired randomisation test (Fisher's): could the signs have fallen otherwise?
+    """Return the two-sided p of Fisher's paired randomisation test: could the signs have fallen otherwise?
 
     Under no effect each query's difference is as likely with either sign. All 2ⁿ signings are tried
     where they are no more than `draws`; else p = (1 + signings as extreme as what was seen)/(1 +
@@ -173,7 +173,7 @@ def holm(p_values: npt.ArrayLike) -> Floats:
 
 
 def bootstrap_interval(values: npt.ArrayLike, *, rng: np.random.Generator) -> tuple[float, float]:
-    """Return the 95 % percentile bootstrap interval of the mean of per-query values, of 10,000 draws of the queries.
+    """Return the 95 % percentile bootstrap interval of per-query values' mean, of 10,000 draws of queries.
 
     For a difference of two systems, give the differences.
 
@@ -221,7 +221,7 @@ def compare_systems(
     measures = list(next(iter(systems.values()), {}))
     other = [name for name, values in systems.items() if list(values) != measures]
     if other:
-        raise InputError(f"systems with other measures than {measures}: {', '.join(other)}; measure all alike")
+        raise InputError(f"other measures than {measures} in {', '.join(other)}; measure all alike")
     check_names("system", [name for pair in pairs for name in pair], list(systems))
     compared = [(a, b) for b, a in combinations(systems, 2)]
     if against is not None:

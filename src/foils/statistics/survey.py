@@ -1,4 +1,4 @@
-"""Which units to look at, and what a few judged ones say of all: draws, shares with intervals, judges that err."""
+"""Which units to judge, and what a few judged ones say of all: draws, intervals of shares, erring judges."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
 
 
 def importance(members: Sequence[Rows], pairs: int) -> Floats:
-    """Return (N,) how much each pair is worth looking at: Σ over the sources that hold it of 1/|J_s|; its sum is 1.
+    """Return (N,) each pair's worth of a look: Σ of 1/|J_s| over the sources that hold it; its sum is 1.
 
     That is how much the share of false negatives of each source depends on it.
 
@@ -114,7 +114,7 @@ class Share:
 
 
 def estimate_share(relevant: npt.ArrayLike, probability: npt.ArrayLike) -> Share:
-    """Return the share of relevant units among all, from those that were drawn and judged: Hájek's φ = Σ w·y/Σ w.
+    """Return the share of relevant units among all, from those drawn and judged: Hájek's φ = Σ w·y/Σ w.
 
     Here w = 1/p. Its variance is the larger one of what the judged units show, v = Σ (1 − p)·w²·(y
     − φ)²/(Σ w)², and of what half a relevant unit of one more lets expect, with φ(1 − φ) in place
@@ -224,7 +224,7 @@ def learn(features: npt.ArrayLike, answers: Sequence[Answers], *, spread: float 
 
 
 def log_odds_of(answers: Sequence[Answers], judged: Rows) -> Floats:
-    """Return (k,) the logarithm of the odds that the answers about each of these units give, within ±30 a judge.
+    """Return (k,) the log-odds that the answers about each of these units give, within ±30 a judge.
 
     Args:
         answers: of judges, with their errors.
@@ -241,7 +241,7 @@ def log_odds_of(answers: Sequence[Answers], judged: Rows) -> Floats:
 
 
 def threshold(probability: npt.ArrayLike, precision: float) -> float:
-    """Return the smallest t such that units of probability ≥ t have this mean probability; above 1 where none have.
+    """Return the smallest t where units of probability ≥ t have this mean probability; above 1 if none have.
 
     Args:
         probability: (n,) of each unit.
