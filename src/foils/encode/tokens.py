@@ -306,14 +306,17 @@ class KeptTokens:
         if count < LEAST_KEPT or self._places:
             return
         parts = [(each, slice(at, at + AT_ONCE)) for each in texts for at in range(0, len(each), AT_ONCE)]
-        keys = dict.fromkeys(chain.from_iterable(_keys(each[part]) for each, part in parts))
-        digest = hashlib.blake2b(self._tokenizer.fingerprint().encode() + b"".join(keys), digest_size=16)
+        places: dict[bytes, int] = {}
+        for key in chain.from_iterable(_keys(each[part]) for each, part in parts):
+            places.setdefault(key, len(places))
+        digest = hashlib.blake2b(self._tokenizer.fingerprint().encode() + b"".join(places), digest_size=16)
         place = cache_place("tokens", digest.hexdigest())
 
         def read() -> dict[str, Ints]:
             return {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in self._arrays}
 
         def make() -> dict[str, Ints]:
+            places.clear()
             with progress.task("tokenising", total=count, unit="texts") as advance:
                 for each, part in parts:
                     advance(len(self(each[part]).lengths))
@@ -321,7 +324,7 @@ class KeptTokens:
 
         for name, values in kept_folder(place, "ids of texts", read, make, _write).items():
             self._arrays[name].values = values
-        self._places = dict(zip(keys, range(len(keys)), strict=True))
+        self._places = self._places or places
 
 
 def _write(place: Path, arrays: Mapping[str, Ints]) -> None:
