@@ -117,7 +117,7 @@ def test_a_language_model_rates(folder, capsys):
     assert (told["model"], told["prompt"], told["answer"]) == ("m", "pairwise-1", "preference")
 
 
-def test_each_model_has_a_server_and_settings_of_its_own(folder, tmp_path):
+def test_each_model_has_a_server_and_settings_of_its_own(folder, tmp_path, capsys):
     """Two servers, each with its own temperature and form of answer; the prompt and the field are shared."""
     (tmp_path / "own.txt").write_text("Passage A:\n{first}\n\nPassage B:\n{second}\n\n{query} {domain} {answer}")
 
@@ -133,6 +133,11 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, tmp_path):
         assert {(each["model"], each["temperature"]) for each in one.seen} == {("x", 0.1)}
         assert {(each["model"], each["temperature"]) for each in other.seen} == {("y", 0.7)}
         assert len(one.seen) == len(other.seen) == 3 * 16 * 2
+        shown = capsys.readouterr().err
+        for name in ("x", "y"):
+            assert re.search(
+                f"judge {name}: better than chance: .*; labelled positives win 1.00, orders agree 1", shown
+            )
         assert " law Answer in JSON" in one.seen[0]["messages"][0]["content"]
     told = Negatives.read(folder / "rated.parquet").provenance["settings"]["language_models"]
     assert [(each["model"], each["answer"]) for each in told] == [("x", "preference"), ("y", "token")]

@@ -515,8 +515,9 @@ def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: b
             raise _refusal(judge, evidence)
         if evidence.doubt:
             log.warning("%s", _refusal(judge, evidence))
-        elif evidence.better_than_chance is None:
-            log.info("whether the judge %s is better than chance was %s", judge.name, evidence.verdict)
+        elif len(asking.judges) > 1 or evidence.better_than_chance is None:
+            known = f"labelled positives win {evidence.positives_win:.2f}, orders agree {evidence.orders_agree:.2f}"
+            log.info("judge %s: better than chance: %s; %s", judge.name, evidence.verdict, known)
     return evidence_of(asking.pairs, asking.judgements, relevant)
 
 
