@@ -110,7 +110,7 @@ def test_the_length_of_training_changes_what_is_learned_and_not_where_the_writte
                 collection, model=place, output=tmp_path / str(length), max_length=length, batch_size=8, device="cpu"
             )
         assert SentenceTransformer(str(tmp_path / str(length)), device="cpu").max_seq_length == 32
-        said = f"cut after {length} tokens in training; the model that is written cuts them after 32"
+        said = f"cut after {length} tokens in training; the written model cuts them after 32"
         assert any(said in line for line in caplog.messages)
         assert trained.provenance["settings"]["max_length"] == length
         found.append(weights(trained.model))
@@ -122,7 +122,7 @@ def test_a_length_beyond_the_model_s_positions_is_no_crash(tmp_path, caplog):
     encoder = SentenceEncoder(copy.deepcopy(model), EncoderSettings(max_length=1000))
     assert encoder.max_length == 64
     assert encoder.encode(text, "document").shape == (1, 16)
-    assert any("after 64 tokens, not 1000" in line for line in caplog.messages)
+    assert any("at 64 tokens, not 1000" in line for line in caplog.messages)
     with at_length(model, 1000):
         model.encode(text)
     table = static_model()

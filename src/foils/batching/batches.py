@@ -1,4 +1,4 @@
-"""What every method works with: an epoch cut into batches, nearest rows, and known positives, which are kept apart.
+"""What every method works with: an epoch cut into batches, nearest rows, and known positives kept apart.
 
 In a batch every row's document is a negative of every other row's query. If it is in truth a
 positive of that query, the loss pushes the right answer away. Rows i and j conflict if d_j is known
@@ -53,8 +53,8 @@ class Batches:
         missing = np.flatnonzero(counts == 0)
         if missing.size:
             raise InputError(
-                f"an epoch visits every row exactly once; of {order.size} rows {missing.size} are missing (first: "
-                f"{missing[:5].tolist()}), others come twice or do not exist"
+                f"an epoch visits every row exactly once; of {order.size} rows {missing.size} are missing "
+                f"(first: {missing[:5].tolist()}), others come twice or do not exist"
             )
         order.flags.writeable = False
         object.__setattr__(self, "order", order)
@@ -99,8 +99,8 @@ def check_vectors(queries: NDArray[np.floating], documents: NDArray[np.floating]
     """
     if queries.ndim != 2 or queries.shape != documents.shape or {queries.dtype.kind, documents.dtype.kind} != {"f"}:
         raise InputError(
-            "row i of queries and of documents are the i-th training pair: floating-point matrices of one shape (N, d);"
-            f" got {queries.dtype} {queries.shape} and {documents.dtype} {documents.shape}"
+            "row i of queries and of documents are the i-th training pair: floating-point matrices of one shape "
+            f"(N, d); got {queries.dtype} {queries.shape} and {documents.dtype} {documents.shape}"
         )
     for name, matrix in (("queries", queries), ("documents", documents)):
         for start in range(0, len(matrix), BLOCK):
@@ -260,7 +260,7 @@ class Conflicts:
         return self.query, self.document, self.relevant_start, self.relevant, self.asking_start, self.asking
 
     def state(self) -> tuple[Any, ...]:
-        """Return what compiled code keeps while it builds batches: used rows, these arrays, and stamps, none yet."""
+        """Return what compiled code keeps while it builds: used rows, these arrays, and stamps, none yet."""
         stamps = (np.zeros(start.size, np.int32) for start in (self.asking_start, self.relevant_start))
         return np.zeros(self.rows, bool), self.arrays(), *stamps
 
@@ -281,8 +281,9 @@ def find_conflicts(
     """
     query, query_code = _codes(queries)
     document, document_code = _codes(documents)
-    extra = [(query_code[q], document_code[d]) for q, d in positives if q in query_code and d in document_code]
-    pairs = np.concatenate([np.stack([query, document], axis=1), np.asarray(extra, np.int32).reshape(-1, 2)])
+    among = ((q, d) for q, d in positives if q in query_code and d in document_code)
+    extra = np.asarray([(query_code[q], document_code[d]) for q, d in among], np.int32).reshape(-1, 2)
+    pairs = np.concatenate([np.stack([query, document], axis=1), extra])
     shape = (len(query_code), len(document_code))
     known = csr_matrix((np.ones(len(pairs), np.int8), (pairs[:, 0], pairs[:, 1])), shape=shape, dtype=np.int8)
     known.sum_duplicates()
@@ -405,12 +406,12 @@ MOST_PARTS = 4
 
 
 def parts_of(batch_size: int, sources: int) -> int:
-    """Return the pieces of a batch, each of one data set: as many as data sets, 4 at most, by which it divides."""
+    """Return the pieces of a batch, one data set each: as many as data sets, 4 at most, by which it divides."""
     return max(each for each in range(1, min(sources, MOST_PARTS) + 1) if batch_size % each == 0)
 
 
 def mixed_batches(sources: Sequence[tuple[Rows, Batches]], *, parts: int = 4, rng: np.random.Generator) -> Batches:
-    """Join batches of several data sets: each batch takes `parts` pieces, of different sources while there is a choice.
+    """Join batches of several data sets: each takes `parts` pieces, of different sources while it can choose.
 
     A batch of 4 × 64 keeps, in each piece, negatives that are hard within their source; the mask for the loss
     leaves the others out. Sources are drawn in proportion to the pieces they have left, so that all

@@ -1,4 +1,4 @@
-"""HOBIT: batches whose rows are hard negatives for a few seeds, by greedy (HOBIT Algorithm 2), and mutual batches.
+"""HOBIT: batches of hard negatives for a few seeds, by greedy (HOBIT Algorithm 2), and mutual batches.
 
 The objective and its greedy maximisation stand first as plain NumPy: the specification of the fast
 code. For a seed set S, a batch B = S ∪ X and weights w (s × b, one row per seed, one column per
@@ -149,7 +149,7 @@ def uniform_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> t
 
 
 def kmeans_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """Draw seeds uniformly, each of a batch's `seeds` from another cluster of the queries (HOBIT A.11, K-means).
+    """Draw seeds uniformly, a batch's `seeds` from different clusters of the queries (HOBIT A.11, K-means).
 
     The clusters, as many as a batch has seeds, are those of mini-batch k-means.
     """
@@ -161,8 +161,8 @@ def kmeans_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tu
     )
     step = max(1, n // 65536)
     model.fit(np.asarray(queries[::step], np.float32))
-    groups = np.concatenate([model.predict(np.asarray(queries[i : i + 16384], np.float32)) for i in range(0, n, 16384)])
-    return rng.permutation(n).astype(np.int64), groups.astype(np.int64)
+    parts = (np.asarray(queries[start : start + 16384], np.float32) for start in range(0, n, 16384))
+    return rng.permutation(n).astype(np.int64), np.concatenate(list(map(model.predict, parts))).astype(np.int64)
 
 
 def facility_location_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -294,7 +294,7 @@ class Filler:
         self.unused = Unused(self.queries, self.documents, self.state[0], self.candidates)
 
     def epoch(self, line: Rows, groups: Rows) -> Batches:
-        """Return the batches of an epoch, shuffled, so that those built from leftovers are not all trained on last.
+        """Return the batches of an epoch, shuffled: those built from leftovers are not all trained on last.
 
         The short one is the last.
 
@@ -375,7 +375,7 @@ class Filler:
         return (toward @ documents.T).astype(np.float64) / self.tau
 
     def at_random(self, batch: Rows, filled: int) -> Rows:
-        """Fill the batch with unused rows at random, in rounds without a conflict in themselves: classes in turn."""
+        """Fill the batch with unused rows at random, in rounds free of conflicts in themselves: classes in turn."""
         line = self.rng.permutation(np.flatnonzero(~self.state[0]))
         while (filled := self.take(line, batch, filled, batch.size, NO_ROWS)) < batch.size:
             self.stamp += 1
@@ -460,7 +460,7 @@ class _Grower(Filler):
         for factor in WIDER if self.classes >= size else WIDER[:1]:
             rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS
             before = 0
-            while before < filled < size:  # a round adds as many candidates as the batch has rows, or as still fit
+            while before < filled < size:  # a round adds as many candidates as the batch has rows, if they fit
                 seeds, before = batch[:filled].copy(), filled
                 toward = self.toward(seeds)
                 totals = logsumexp(self.weights(toward, seeds), axis=1)

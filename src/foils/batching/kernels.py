@@ -66,7 +66,7 @@ def free(row: int, stamp: int, state: Any) -> bool:
 
 @compiled
 def join(row: int, stamp: int, state: Any, order: Any, place: int) -> None:
-    """Put a free row at a place of the order, and stamp every document and query that may not join its batch now."""
+    """Put a free row at a place of the order; stamp all documents and queries that may not join its batch now."""
     used, known, document_stamp, query_stamp = state
     query, document, relevant_start, relevant, asking_start, asking = known
     order[place], used[row] = row, True
@@ -78,7 +78,7 @@ def join(row: int, stamp: int, state: Any, order: Any, place: int) -> None:
 
 @compiled
 def take(line: Any, groups: Any, group_stamp: Any, stamp: int, state: Any, batch: Any, size: int, until: int) -> int:
-    """Fill `batch[size:until]` with the first unused rows of `line` that conflict with nobody; return its size.
+    """Fill `batch[size:until]` with the first unused rows of `line` without a conflict; return its size.
 
     With `groups` not empty, a row whose group is already stamped is passed over too.
     """
@@ -134,7 +134,7 @@ def fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool:
 
 @compiled
 def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int:
-    """Swap rows that conflict in their batch with random rows of other batches; return how many stay in conflict.
+    """Swap rows that conflict in their batch with random rows of others; return how many stay in conflict.
 
     A swap is made only where both rows then conflict with nobody, so the number of conflicts never
     grows. It stops where none of the first 64 rows in conflict finds a partner: then hardly any
@@ -211,7 +211,7 @@ FINITE = 700.0  # exp of less is a finite double
 
 @compiled
 def greedy(weights: Any, totals: Any, rows: Any, stamp: int, state: Any, batch: Any, size: int) -> int:
-    """Add the candidates of highest gain to `batch` until it is full; return its size (Algorithm 2, lines 8–11).
+    """Add the candidates of highest gain to `batch` until full; return its size (Algorithm 2, lines 8–11).
 
     `hobit.greedy` is the specification; rows that conflict are left out. `weights` (s, n) are w /
     τ_h; `totals` (s,), log Σ exp(w / τ_h) over the batch, is updated; `rows` (n,) are the

@@ -1,4 +1,4 @@
-"""The methods of batching by name, and HOBIT's rivals: NGAME, BatchSampler and B3, checked against their authors' code.
+"""The methods of batching by name, and HOBIT's rivals (NGAME, BatchSampler, B3), checked against their authors' code.
 
 All methods take the same arguments; each has settings of its own, with defaults.
 
@@ -286,7 +286,7 @@ def rank_communities(
     skip: int = 30,
     ranks: int = 100,
 ) -> Rows:
-    """Return (N,) the number of each row's community, of about `community_size` in the teacher's rank graph, by METIS.
+    """Return (N,) each row's community, of about `community_size` in the teacher's rank graph, by METIS.
 
     Row i has an edge to each row j whose document holds rank `skip`..`skip + ranks − 1` (0-based,
     i's own document left out) by q_i·d_j; an edge found from both sides weighs 2.

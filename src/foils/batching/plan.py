@@ -155,7 +155,7 @@ class BatchPlan(Result):
 def plan_epoch(
     queries: Vectors, documents: Vectors, planner: Any, *, batch_size: int, seed: int, conflicts: Conflicts
 ) -> dict[str, Any]:
-    """Build the batches of the first epoch from fixed vectors, by the generator that the trainer's sampler uses.
+    """Build the first epoch's batches from fixed vectors, by the generator that the trainer's sampler uses.
 
     Args:
         queries: (N, d) unit vectors of the pairs' queries.

@@ -141,13 +141,13 @@ class BatchHook:
             sampler = getattr(sampler, "batch_sampler", None)
         if sampler is None:
             raise InputError(
-                "the trainer's batches do not come from this planner; pass batch_sampler=planner, and one data set"
+                "the trainer's batches are not this planner's; pass batch_sampler=planner, and one data set"
             )
         self.sampler = sampler
 
 
 class HookEvents(TrainerCallback):  # type: ignore[misc]
-    """Tells what fills a trainer's batches (`args.batch_sampler`, where it is a `BatchHook`) what the trainer does.
+    """Tells what fills a trainer's batches (`args.batch_sampler`, if a `BatchHook`) what the trainer does.
 
     Every trainer that is made has one, which does nothing for trainers whose batches are filled otherwise.
     """
@@ -211,7 +211,7 @@ class PlannedBatchSampler(EpochBatchSampler):
         """
         planner, count = self.planner, len(self.dataset)
         if len(self.columns) < 2:
-            raise InputError(f"batches are built from a query and a positive column; got columns {self.columns}")
+            raise InputError(f"batches need a query and a positive column; got columns {self.columns}")
         if planner.known is not None and planner.known.rows != count:
             raise InputError(f"the conflicts are of {planner.known.rows} rows, the data set has {count}")
         self._encode, self.scaled = encode, scaled
@@ -380,7 +380,7 @@ class BatchPlanner(BatchHook):
         return "none" if epoch < self.warmup else self.method.vectors
 
     def communities(self, vectors: Any) -> Rows:
-        """Return (N,) the number of each row's community by a teacher's vectors; of several data sets, each its own."""
+        """Return (N,) each row's community by a teacher's vectors; of several data sets, each has its own."""
         queries, documents = vectors
         if self.sources is None:
             return rank_communities(queries, documents, **self.settings)
@@ -450,7 +450,7 @@ class BatchPlanner(BatchHook):
         super().on_train_begin(args, state, control, **more)
         model = more["model"]
         if self.model is not None and type(model) is type(self.model) and model is not self.model:
-            raise InputError("the trainer trains another model than batch_sampler was given; give both the same one")
+            raise InputError("the trainer trains another model than batch_sampler's; give both the same one")
         self.sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
         if state.global_step:
             self.sampler.restore(checkpoint_of(args, state) / self.file)

@@ -78,7 +78,7 @@ class EmbeddingCache:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the contents as arrays, for a checkpoint."""
-        return {"queries": self.queries, "documents": self.documents, "filled": self.filled, "recent": self.recent}
+        return {name: getattr(self, name) for name in ("queries", "documents", "filled", "recent")}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the contents from a checkpoint's arrays.
@@ -99,7 +99,7 @@ BLOCK = 16384
 
 
 class DistinctTexts:
-    """The texts of a data set's column, each of which is looked up and embedded once, however many rows have it.
+    """The texts of a data set's column, each looked up and embedded once, however many rows have it.
 
     Rows are compared by what the column stores where its texts depend on nothing else (texts
     themselves, or a transform with a method `texts(column, stored)`), by their texts otherwise.
@@ -142,7 +142,7 @@ class DistinctTexts:
 
 
 def encoder_of(model: Any, args: Any = None) -> Encode:
-    """Return how the trainer's model embeds a column: with the training's prompts and precision, in evaluation mode.
+    """Return how the trainer's model embeds a column: with its prompts and precision, in evaluation mode.
 
     `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen
     here. The trainer has wrapped the model's forward pass in the autocast of its precision, which
@@ -271,7 +271,7 @@ class ForwardWatch:
         if vectors is None or not model.training or not vectors.requires_grad or not self.due:
             return
         self.width = max(self.width, vectors.shape[1])
-        if vectors.shape[1] < self.width:  # cut vectors of a Matryoshka loss: the loader is a batch ahead by then
+        if vectors.shape[1] < self.width:  # cut vectors of a Matryoshka loss: the loader is a batch ahead
             return
         self.seen.append(array_of(vectors))
         rows = self.due[0]
@@ -287,5 +287,5 @@ class ForwardWatch:
         if self._handle is not None and self.due and (self.seen or not self.filled):
             raise InputError(
                 f"the loss computed {sum(map(len, self.seen))} vectors for {len(self.due[0])} rows of "
-                f"{len(self.sampler.columns)} texts; HOBIT-C needs a loss that embeds each column once, by the model"
+                f"{len(self.sampler.columns)} texts; HOBIT-C needs a loss that embeds each column once"
             )

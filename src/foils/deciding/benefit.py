@@ -32,7 +32,7 @@ STARTS = ("encoder", "nothing")
 HARM = 2.0  # κ; on the grid's choice cells 1.5 and 2 lose least, and 2 orders better (docs/deciding.md)
 ALREADY = 16  # power of ρ in the learnability of negatives where documents do not recur
 MOST = 0.985  # share of unlabelled answers, at most
-LOGITS = np.linspace(-23.0, float(logit(MOST)), 64)  # of the shares at which a source's constant is solved for
+LOGITS = np.linspace(-23.0, float(logit(MOST)), 64)  # of shares at which a source's constant is solved
 NEWTON, CLOSE = 20, 1e-5
 
 
@@ -60,7 +60,7 @@ class Odds:
             self._constants[at], self._means[at] = constant, p @ logs / p.sum()
 
     def line(self, share: float, slope: float = 1.0) -> tuple[float, float]:
-        """Return a and β with logit π_j = a + β·log n_L/n_U: at β = 1 the mean of π over the negatives is `share`.
+        """Return a and β with logit π_j = a + β·log n_L/n_U: at β = 1 the negatives' mean π is `share`.
 
         Other slopes turn the line about the mean of log n_L/n_U over the answers among them.
         """
@@ -70,7 +70,7 @@ class Odds:
 
 
 def added_losses(record: Rows, s_n: Float64s, s_p: Float64s, in_batch: Float64s, temperature: float) -> Float64s:
-    """Return (k,) a_j = log(1 + S/Z)·x_j/S of each negative: its part in what its record's list adds to the loss.
+    """Return (k,) a_j = log(1 + S/Z)·x_j/S of each negative: its part in what its list adds to the loss.
 
     Args:
         record: (k,) record of each negative, ascending.
@@ -107,7 +107,7 @@ def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: 
 
 
 def seen_similarities(measured: Measured, triplets: Rows, starts: str) -> tuple[Float64s, Float64s]:
-    """Return s_n (k,) of triplets and s_p (T,), as the model that is trained sees them: all alike from nothing."""
+    """Return s_n (k,) of triplets and s_p (T,), as the trained model sees them: all alike from nothing."""
     if starts == "nothing":
         return np.zeros(len(triplets)), np.zeros(len(measured.s_p))
     return measured.similarities.s_n[triplets], measured.s_p

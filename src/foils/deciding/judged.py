@@ -1,4 +1,4 @@
-"""What labels say of the shares of unlabelled answers: one unknown for all sources, one for each, and the judges'.
+"""What labels say of shares of unlabelled answers: one unknown for all sources, one for each, and judges'.
 
 o, the number of unlabelled relevant pairs for each labelled one, has log o ~ N(log ō − 1.5, 2²):
 the bound ō is what resemblance makes likely, and no cap, since labelling may prefer what looks
@@ -75,7 +75,7 @@ class Judged:
         )
         anybody = ~np.isnan(relevant) | (~np.isnan(answers)).any(axis=1)
         if not anybody.any():
-            raise InputError("labels without a judgement; judge some pairs first (foils label), or leave them out")
+            raise InputError("labels without a judgement; judge some pairs (foils label), or leave them out")
         codes = np.asarray(pair_keys(labels.table).combine_chunks().dictionary_encode().indices, np.int64)
         _, first, pair = np.unique(codes, return_index=True, return_inverse=True)
         pairs, zeros = labels.table.take(pa.array(first)), np.zeros(len(first), np.int64)
@@ -93,7 +93,7 @@ class Judged:
         return cls(triplets, relevant[known[first]], tuple(names), answers[known[first]], checks)
 
     def rates(self, latent: Float64s) -> tuple[Float64s, Float64s]:
-        """Return sensitivities and specificities, (P,) each; `latent` is (3·P,), standard normal before any answer."""
+        """Return sensitivities and specificities, (P,) each; `latent`, (3·P,), is standard normal a priori."""
         u = ndtr(latent.reshape(len(self.programs), LATENT))
         (right, wrong), (spared, accused) = (self.checks[:, at].T for at in (0, 1))
         sensitivity = betaincinv(1 + right, 1 + wrong, u[:, 0])
@@ -153,7 +153,7 @@ class Posterior:
 def posterior(
     judged: Judged, sources: list[Source], logs: Float64s, most: float, rng: np.random.Generator
 ) -> Posterior:
-    """Draw from what is believed after labels, by elliptical slice sampling (Murray, Adams & MacKay, AISTATS 2010).
+    """Draw from the belief after labels, by elliptical slice sampling (Murray, Adams & MacKay, AISTATS 2010).
 
     Args:
         judged: the labels.

@@ -1,4 +1,4 @@
-"""The door of mining: negatives of a ranking, from given ranks or from those that are worth most for the training."""
+"""The door of mining: negatives of a ranking, from given ranks or from those worth most for the training."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def best_window(
     seed: int,
     window_of: Callable[[tuple[int, int]], Negatives],
 ) -> tuple[Decision, tuple[int, int]]:
-    """Decide between windows of ranks of one source; return the decision, and the window with the largest benefit.
+    """Decide between windows of ranks of one source; return the decision, and the window of largest benefit.
 
     Args:
         collection: documents, queries, judgements.

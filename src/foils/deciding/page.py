@@ -1,4 +1,4 @@
-"""The page of a scoring: real examples, what each choice gains, where the choice turns; the rest under details."""
+"""The page of a scoring: real examples, each choice's gain, where the choice turns; the rest under details."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ WORD = re.compile(r"\w{3,}")
 STOPWORDS = frozenset(load_bm25s().stopwords.STOPWORDS_EN_PLUS)  # that are not marked
 
 _READING = (
-    "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training without "
-    "mined negatives. It follows from what its negatives add to the loss, less what the unlabelled answers among them "
-    "spoil. Its interval holds what is not known of these, of the queries, and of how well the loss foresees training.",
-    "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels only a bound "
-    "is known, by how much the negatives look like labelled positives, and the choice holds as long as the share stays "
-    "on its side of the turning point. Sixty labels narrow it (foils label).",
-    "ECI_sem and ECI are the published scores. ECI_sem is log det(Id + I/λ), I the mean over negatives of ρ·η·ψ·r·rᵀ, "
-    "r the direction from negative to positive. It rises as negatives get easier, so random negatives are scored "
-    "beside the sources: a source that does not stay clearly below them is easy, not good.",
+    "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training "
+    "without mined negatives. It follows from what its negatives add to the loss, less what the unlabelled "
+    "answers among them spoil. Its interval holds what is not known of these, of the queries, and of how well "
+    "the loss foresees training.",
+    "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels only "
+    "a bound is known, by how much the negatives look like labelled positives; the choice holds as long as the "
+    "share stays on its side of the turning point. Sixty labels narrow it (foils label).",
+    "ECI_sem and ECI are the published scores. ECI_sem is log det(Id + I/λ), I the mean over negatives of "
+    "ρ·η·ψ·r·rᵀ, r the direction from negative to positive. It rises as negatives get easier, so random ones "
+    "are scored beside the sources: a source that does not stay clearly below them is easy, not good.",
 )
 
 
@@ -62,7 +63,7 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
     sections = []
     if decision is not None:
         sources = [name for name in decision.negatives if name != "random"]
-        colours = {name: PALETTE[at % len(PALETTE)] for at, name in enumerate(sources)}  # the same in every figure
+        colours = {name: PALETTE[at % len(PALETTE)] for at, name in enumerate(sources)}  # in every figure
         colours |= {"random": GREY, NONE: GREY}
         numbers = replace(decision.table(), title="", caption="")
         sections = [
@@ -80,8 +81,8 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
             Section("Published scores", published, folded=decision is not None),
             Section("How to read this", (), _READING, folded=True),
         ],
-        footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest {scores.collection['digest']} "
-        f"· idf over {scores.idf_corpus['texts']:,} texts",
+        footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest "
+        f"{scores.collection['digest']} · idf over {scores.idf_corpus['texts']:,} texts",
     )
 
 
@@ -95,14 +96,14 @@ def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
         "error_x": ends(gains, [each.gain_low for each in listed], [each.gain_high for each in listed]),
     }  # fmt: skip
     caption = (
-        "Points of nDCG@10 expected over no mined negatives, with intervals that are meant to hold 95 % of the gains "
-        "(docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
+        "Points of nDCG@10 expected over no mined negatives, with intervals that are meant to hold 95 % of the "
+        "gains (docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
     )
     return Figure([bars], axes("points of nDCG@10 over none", ""), caption, height=110 + 34 * len(listed))
 
 
 def turn_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
-    """Return each candidate's benefit by how many answers have no label: where lines cross, the choice turns."""
+    """Return each candidate's benefit by the answers without a label: where lines cross, the choice turns."""
     grid = [round(100 * o / (1 + o), 3) for o in decision.curve["unlabelled"]]
     data = [
         scatter(grid, [round(value, 5) for value in values], name=label(name),
@@ -117,14 +118,14 @@ def turn_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
         layout["shapes"] = [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
                              "line": {"color": GREY, "dash": "dash"}}]  # fmt: skip
         caption += (
-            f" The dashed line, at {at:.0f} %, is where the choice turns: {percent(turn.false_share)} of the chosen "
-            "source are unlabelled answers there."
+            f" The dashed line, at {at:.0f} %, is where the choice turns: {percent(turn.false_share)} of the "
+            "chosen source are unlabelled answers there."
         )
     return Figure(data, layout, caption, height=360)
 
 
 def examples_of(decision: Decision) -> Examples:
-    """Return three queries with their positive and each source's nearest negative, the query's words marked."""
+    """Return three queries with their positive and sources' nearest negatives, the query's words marked."""
     measured, expected = decision.basis.measured, decision.basis.expected
     records = measured.records
     held = np.array([np.bincount(records.record[records.members >> bit & 1 == 1], minlength=len(records)) > 0

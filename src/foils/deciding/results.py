@@ -1,4 +1,4 @@
-"""What a decision is and says: candidates, where the choice turns, what speaks against it; its table and JSON."""
+"""What a decision is and says: candidates, where the choice turns, what speaks against it; table and JSON."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ else:
     LabelsGiven = str
 
 NONE, RANDOM = "none", "random"
-ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
+ABLE = 0.75  # share of random documents below the positive from which a model can learn from hard negatives
 RECURRING = 0.995  # share of recurring positives from which on nothing is said of the others
-ENOUGH = 50  # queries from which on nine choices of ten are those of all queries (`benchmarks/run.py decide few`)
+ENOUGH = 50  # queries from which nine choices of ten are those of all (`benchmarks/run.py decide few`)
 LONGER = 1.5  # times the shortest source's negatives a query, above which benefits are of different lengths
 
 
@@ -193,7 +193,7 @@ class Decision(Result):
         return NONE in self.ties
 
     def table(self) -> Table:
-        """Return the candidates, best first, under the sentence, with what speaks against relying on it below."""
+        """Return the candidates, best first, under the sentence, and below what speaks against relying on it."""
         columns = ["source", "points over none", "unlabelled answers", "verdict"]
         rows = [
             [each.name, points(each.gain, each.gain_low, each.gain_high), share_interval(each), each.verdict]
@@ -270,7 +270,7 @@ def sentence_of(decision: Decision) -> str:
 
 
 def condition_of(decision: Decision) -> str:
-    """Return up to which share of unlabelled answers the choice holds, and what is better beyond, in words."""
+    """Return up to which share of unlabelled answers the choice holds, and what is better beyond: words."""
     turns = [turn for turn in (decision.turns_below, decision.turns_at) if turn is not None]
     if not turns and decision.pooled:
         return "; no share of unlabelled answers changes the choice"

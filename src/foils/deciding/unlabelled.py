@@ -229,7 +229,7 @@ class _Ladder:
 
 
 def _resemblances(positives: Floats, others: Floats, rng: np.random.Generator) -> tuple[Float64s, Float64s]:
-    """Mean cosine to the nearest positives: of these, themselves left out; of others, a random one left out."""
+    """Mean cosine to the nearest positives: of these, without themselves; of others, without a random one."""
     if len(positives) < 2:
         return np.full(len(positives), np.nan), np.full(len(others), np.nan)
     with_them = rng.permutation(len(positives))[: COMPARED + 1]
@@ -346,7 +346,7 @@ def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
         l2_regularization=1.0, early_stopping=False, random_state=seed,
     )  # fmt: skip
     seen = np.concatenate(columns)
-    seen[:, np.isnan(seen).all(axis=0)] = 0.0  # known in the other half alone; the classifier refuses an empty column
+    seen[:, np.isnan(seen).all(axis=0)] = 0.0  # known in the other half alone; no column may be empty
     fitted = classifier.fit(seen, np.repeat([1, 0], [len(part) for part in columns]))
     return fitted, float(np.log(each[0] / each[1]))
 

@@ -1,4 +1,4 @@
-"""What a study says: what training gave, how far its order repeats, and how each predictor's order agrees with it.
+"""What a study says: what training gave, how far its order repeats, and how predictors' orders agree with it.
 
 A cell's reliability says how far the order of its sources repeats from seeds to seeds:
 
@@ -155,13 +155,13 @@ class Reliability:
 
     @property
     def verdict(self) -> str:
-        """Reliable where that of all seeds, four or more, is .8 or more; not reliable, or too few seeds to say."""
+        """Reliable where that of all seeds, 4 or more, is .8 or more; not reliable, or too few seeds to say."""
         word = "reliable" if self.whole >= RELIABLE - ROUNDING else "not reliable"
         return word if self.seeds >= LEAST_SEEDS else "too few seeds"
 
 
 def reliability_of(results: Floats) -> Reliability:
-    """Return how far the order of the sources repeats, by every split of the seeds or, of more than nine, by a hundred.
+    """Return how far the sources' order repeats, by every split of the seeds or, of more than nine, a hundred.
 
     Args:
         results: (sources, seeds) means over queries; three sources or more.
@@ -234,7 +234,7 @@ class StudyAnalysis(Result):
 
     @property
     def shows_predictors(self) -> bool:
-        """Whether the table of predictors is shown: where they can be told apart, or where it was asked for."""
+        """Whether the table of predictors is shown: where they can be told apart, or it was asked for."""
         return bool(self.leaderboard) and (self.all_predictors or not self.doubts())
 
     @property
@@ -249,16 +249,16 @@ class StudyAnalysis(Result):
         if not self.leaderboard and self.reliability:
             return f"{NOTHING} no predictor is there for every source."
         if not self.leaderboard:
-            leads = " ".join(f"{cell.name}, two sources: {self.lead_sentence(cell.name)}" for cell in self.cells)
-            return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
+            leads = (f"{cell.name}, two sources: {self.lead_sentence(cell.name)}" for cell in self.cells)
+            return f"{' '.join(leads)} Of two sources no τ is made: chance foresees their order half of the time."
         doubts = self.doubts()
         if doubts:
-            table = "" if self.all_predictors else f" {spelled('all_predictors')} shows the table all the same."
-            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or test queries would tell more.{table}"
+            table = "" if self.all_predictors else f" {spelled('all_predictors')} shows the table anyway."
+            return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or queries would tell more.{table}"
         best = self.leaderboard[0]
         return (
-            f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is best "
-            f"foreseen by {best.predictor} ({PREDICTORS[best.predictor]}): mean τ {best.kendall:+.2f} "
+            f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is "
+            f"best foreseen by {best.predictor} ({PREDICTORS[best.predictor]}): mean τ {best.kendall:+.2f} "
             f"[{best.low:+.2f}, {best.high:+.2f}], {best.worst:+.2f} in its worst cell."
         )
 
@@ -277,13 +277,13 @@ class StudyAnalysis(Result):
         if not best.low > 0:
             interval = "none" if math.isnan(best.low) else f"[{best.low:+.2f}, {best.high:+.2f}]"
             reasons.append(
-                f"the leading predictor has no interval above zero ({best.predictor}, mean τ {best.kendall:+.2f}, "
-                f"interval {interval})"
+                f"the leading predictor has no interval above zero ({best.predictor}, "
+                f"mean τ {best.kendall:+.2f}, interval {interval})"
             )
         if not self.chance <= MOST_CHANCE:
             reasons.append(
-                f"one of {len(self.leaderboard)} predictors does as well in {100 * self.chance:.0f} % of random orders "
-                "of the sources"
+                f"one of {len(self.leaderboard)} predictors does as well in {100 * self.chance:.0f} % of "
+                "random orders of the sources"
             )
         return reasons
 
@@ -291,7 +291,7 @@ class StudyAnalysis(Result):
     def warnings(self) -> list[str]:
         """Cells whose sources were not trained alike."""
         unlike = [cell.name for cell in self.cells if len({*map(cell.sizes_of.get, cell.sources)} - {None}) > 1]
-        why = "the sources were trained on other numbers of rows or steps, so that more than their negatives differs"
+        why = "the sources were trained on other numbers of rows or steps: not only their negatives differ"
         return [f"{name}: {why}" for name in unlike]
 
     def lead_sentence(self, name: str) -> str:
@@ -303,7 +303,7 @@ class StudyAnalysis(Result):
         return f"Nothing can be told of {lead.source} against {lead.against}, the next best: {interval}."
 
     def tables(self) -> list[Table]:
-        """Return the results of each cell, and the predictors; the last has the headline and the warnings below it."""
+        """Return the results of each cell, and the predictors; the last has headline and warnings below it."""
         remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
         tables = [self.outcome_table(cell) for cell in self.cells]
         tables += [self.reliability_table()] if self.reliability else []
@@ -445,7 +445,7 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
 
 
 def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:
-    """Return the mean Kendall's τ over cells of each bootstrap draw of sources and seeds where every cell has one.
+    """Return the mean Kendall's τ over cells of each bootstrap draw of sources and seeds, where all have one.
 
     A source that is drawn twice ties with itself in both.
     """
@@ -458,7 +458,7 @@ def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Gener
 
 
 def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.random.Generator) -> float:
-    """Return how often the best of all predictors agrees as well with results whose sources are in random order.
+    """Return how often the best of all predictors agrees as well with results of sources in random order.
 
     The maximum over predictors of the mean over cells of Kendall's τ-b, with the sources' results
     permuted within each cell (max-T permutation test, Westfall and Young 1993): p = (1 + #{max ≥
@@ -482,12 +482,12 @@ def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.
 
 
 STUDY_READING = (
-    "Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each cell, so "
-    "that they say how far a figure holds for other sources like these, not for other collections.",
-    "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means. No "
-    "predictor can be expected above the ceiling, which is τ of one half of the seeds with the other half. Regret is "
-    "what is lost by training on the source that the predictor puts first.",
-    "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with four seeds at least.",
+    "Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each "
+    "cell, so that they say how far a figure holds for other sources like these, not for other collections.",
+    "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means. "
+    "No predictor can be expected above the ceiling, which is τ of one half of the seeds with the other half. "
+    "Regret is what is lost by training on the source that the predictor puts first.",
+    "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with 4 seeds or more.",
 )
 
 

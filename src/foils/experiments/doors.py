@@ -38,7 +38,7 @@ else:
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
 PACKAGES = "networkx", "scipy"
-"""Whose documentation the demo reads: a part of pydocs that two cores embed with a transformer in half a minute."""
+"""Whose documentation the demo reads: a part of pydocs that two cores embed by transformer in half a minute."""
 MINUTES = 0.5  # of the demo's tuning
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def tune(
     device: str | None = None,
     reading: CollectionSettings,
 ) -> Tuned | Plan:
-    """Make a model better by pairs, in one go: train plainly, try other settings, choose on dev, report on test.
+    """Make a model better by pairs in one go: train plainly, try other settings, choose on dev, report on test.
 
     BM25, the model and both together are candidates alike, and what to deploy is chosen on dev. The
     folder gets retriever.json, by which foils search FOLDER answers new queries, plan.toml (every
@@ -138,7 +138,7 @@ def tune(
         decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, lexical, reading)
     elif given.get("digest") not in (None, whole.digest):
         raise InputError(
-            f"{whole.name} holds other data than when {plan} was made; take the digest out of it to run it all the same"
+            f"{whole.name} holds other data than when {plan} was made; take the digest out to run it all the same"
         )
     folder = Path(output or "")
     tuning = Tuning(whole, decisions, folder, device, keeps=not explain)
@@ -192,8 +192,8 @@ def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
     elif (before := read_sealed(path)) != record:
         names = [name for name in {**before["given"], **given} if before["given"].get(name) != given.get(name)]
         raise InputError(
-            f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command goes on with "
-            f"it; for this one give another folder ({spelled('output')}), or remove that one"
+            f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command goes on "
+            f"with it; for this one give another folder ({spelled('output')}), or remove that one"
         )
 
 
@@ -279,7 +279,7 @@ def study(
     device: str | None = None,
     reading: CollectionSettings,
 ) -> StudyAnalysis:
-    """Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.
+    """Train on each source with several seeds, measure, and say which predictor foresaw the results' order.
 
     Every call adds a collection, sources, models or seeds to the study in the folder. What is there
     is not done again, and a study that was stopped goes on where it was. The folder gets
@@ -377,7 +377,7 @@ def demo(
     model: Annotated[str, Option(metavar="MODEL")] = f"{STATIC}{DEFAULT_MODEL}",
     seed: Annotated[int, Option(least=0)] = 0,
 ) -> Demo:
-    """Mine negatives from the documentation of two packages, decide which to train an encoder on, and tune a model.
+    """Mine negatives from the documentation of two packages, decide which to train on, and tune a model.
 
     It needs no network and no data: the texts are read from the installed packages, and the encoder
     comes with one.

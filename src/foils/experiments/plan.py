@@ -43,13 +43,13 @@ HEAD = (
 HARD = 100  # documents of each query that BM25, and the base, rank first: a part of a collection holds them
 MOST_DEV = {"encoder": 1_000, "reranker": 200}  # queries that are chosen on
 WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
-"""Of the time: what embedding all documents may take for dev to have them all, and for the base to embed them once;
-what one measurement on dev takes otherwise; and what test takes of a reranker."""
+"""Of the time: what embedding all documents may take for dev to have them all, and for the base to
+embed them once; what one measurement on dev takes otherwise; and what test takes of a reranker."""
 MOST_EPOCHS = 10  # of the longest training that is tried
 LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
 MOST_TRAINED = 3.0
-"""Times the time that is left in which a row of each training query has to fit, by what whole documents and small
-batches take: that is two to four times what training takes."""
+"""Times the time that is left in which a row of each training query has to fit, by what whole
+documents and small batches take: that is two to four times what training takes."""
 SAMPLE_TEXTS = 32
 LEAST = {"train": 20, "dev": 10, "test": 20}
 """Queries of a split below which nothing can be learned, chosen or shown."""
@@ -134,7 +134,7 @@ def _toml(value: Any) -> str:
 
 
 def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
-    """Return the seconds that the model takes for embedding a document or, of rerankers, for scoring a pair."""
+    """Return the seconds that the model takes to embed a document or, of rerankers, to score a pair."""
     from foils.encode.encoder import logits
 
     rng, model = np.random.default_rng([seed, seeds.TIMED]), task.load()
@@ -189,15 +189,15 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
         reason = f"reading a text takes {1000 * text:.2g} ms; {seconds:.0f} s are left"
     if documents < len(whole.documents):
         reason += (
-            f"; test is measured among {documents:,} of {len(whole.documents):,} documents: the positives, the first "
-            f"{HARD} of BM25 for each query of dev and test, and random ones"
+            f"; test is measured among {documents:,} of {len(whole.documents):,} documents: the positives, the "
+            f"first {HARD} of BM25 for each query of dev and test, and random ones"
         )
     if queries["train"] < len(positives["train"]):
         reason += f"; {queries['train']:,} of {len(positives['train']):,} training queries are trained on"
     if dev_documents < len(whole.documents):
         reason += (
-            f"; dev is measured among {dev_documents:,} documents or more: the positives, the first {HARD} of BM25 and "
-            "of the base for each query of dev and test, and random ones"
+            f"; dev is measured among {dev_documents:,} documents or more: the positives, the first {HARD} of "
+            "BM25 and of the base for each query of dev and test, and random ones"
         )
     queries_of = {f"{name}_queries": count for name, count in queries.items()}
     return {"documents": documents, "dev_documents": dev_documents, **queries_of, **timed, "reason": reason}

@@ -94,9 +94,9 @@ def score(
 ) -> Scored:
     """Decide which negatives to train on, before any training, with the encoder that training starts from.
 
-    Sources, random negatives and none are compared by what they are expected to gain. Shown are the choice, up to which
-    share of unlabelled answers it holds, and what to type next; the published scores stand on the page and in the JSON.
-    Use the prompts and the maximum length of the training.
+    Sources, random negatives and none are compared by what they are expected to gain. Shown are the
+    choice, up to which share of unlabelled answers it holds, and what to type next; the published
+    scores stand on the page and in the JSON. Use the prompts and the maximum length of the training.
 
     Args:
         rank_by: What the ranking goes by: the benefit, or a published score. By a published score
@@ -138,7 +138,7 @@ def judged_by(
     judging: Mapping[str, Any],
     seed: int,
 ) -> Labels:
-    """Have a program judge negatives of the sources, drawn as `foils label` draws them; return them with those known.
+    """Have a program judge negatives of the sources, drawn as by `foils label`; return all labels.
 
     Args:
         who: the judge, as `foils.label` takes it.

@@ -75,7 +75,7 @@ PREDICTORS: dict[str, str] = {
     "ambiguity": "share of lists with a negative above the positive",
     "benefit": "the decision's benefit, without labels",
 }
-"""Predictor → what it is. Higher is taken to mean better to train on; a negative agreement says that lower is."""
+"""Predictor → what it is. Higher is taken to mean better to train on; negative agreement says that lower is."""
 
 Floats = npt.NDArray[np.float64]
 SCORES_FILE = "scores.json"
@@ -134,7 +134,7 @@ class StudySettings(Settings):
                 f"{spelled('test_split')} {self.test_split}: expected another split than the one to train on"
             )
         if self.reranker and "batches" in self.training:
-            raise InputError("training setting batches: no effect with rerankers, whose lists do not meet in a batch")
+            raise InputError("training setting batches: no effect with rerankers, whose lists do not meet")
 
     @property
     def temperature(self) -> float:
@@ -226,7 +226,7 @@ class Cell:
         return named if len(named) > 1 else {}
 
     def means(self, measure: str) -> dict[str, Floats]:
-        """Return source or baseline → (seeds,) means over queries; of several collections, the mean of their means."""
+        """Return source or baseline → (seeds,) means over queries; of collections, the mean of their means."""
         known = {name: values[measure] for name, values in self.outcomes.items() if measure in values}
         return {name: values @ weights_of(values, [*self.tests.values()]) for name, values in known.items()}
 
@@ -238,7 +238,7 @@ class Cell:
 
 
 def weights_of(values: Floats, sizes: Sequence[int]) -> Floats:
-    """Return (queries,) weights whose sum with (…, queries) values is their mean: of collections, that of their means.
+    """Return (queries,) weights whose sum with (…, queries) values is their mean; of collections, of means.
 
     Args:
         values: per query, collection by collection.
@@ -259,7 +259,7 @@ def source_file(folder: Path, source: str, digest: str) -> Path:
 
 
 def known_sources(folder: Path) -> dict[str, str]:
-    """Return source → digest of a cell's sources, those of every earlier call; none where there is no cell yet."""
+    """Return source → digest of a cell's sources, those of every earlier call; none if there is no cell yet."""
     path = folder / "cell.json"
     return dict(read_sealed(path)["sources"]) if path.is_file() else {}
 
@@ -280,7 +280,7 @@ def read_cells(study: Path) -> list[Cell]:
         FormatError: a file of it is damaged.
     """
     if not (folders := sorted(path.parent for path in study.glob("cells/*/cell.json"))):
-        raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
+        raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); foils study makes one")
     return [read_cell(folder) for folder in folders]
 
 
@@ -362,7 +362,7 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
 
 
 def slug(text: str) -> str:
-    """Return text as a part of a file's name: letters, digits, dot, dash; what is lost is made up for by a digest."""
+    """Return text as a part of a file's name: letters, digits, dot, dash; a digest for what is lost."""
     plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:60] or "x"
     return plain if plain == text else f"{plain}-{hashlib.blake2b(text.encode(), digest_size=3).hexdigest()}"
 
@@ -435,8 +435,8 @@ class OpenCell:
         known, given = known_sources(self.folder), self.facts["sources"]
         if other := [source for source, digest in given.items() if known.get(source, digest) != digest]:
             raise InputError(
-                f"{', '.join(other)}: the study has other rows under this name; give the source another, as in "
-                "NAME=FILE, or begin a study in another folder"
+                f"{', '.join(other)}: the study has other rows under this name; give the source another, "
+                "as in NAME=FILE, or begin a study in another folder"
             )
         if len({**known, **given}) < 2:
             raise InputError(f"{len(given)} source; a study compares two at least")
@@ -450,7 +450,7 @@ class OpenCell:
         return load_encoder(named or DEFAULT_MODEL, EncoderSettings(max_length=task.max_length, device=task.device))
 
     def score(self, store: VectorStore) -> None:
-        """Write the predictors of every source of the cell, all of them scored together, unless they are there."""
+        """Write the predictors of every source of the cell, all scored together, unless they are there."""
         path, settings, named = self.folder / SCORES_FILE, self.settings, self.settings.score_with
         belief, digests = self.belief, known_sources(self.folder)
         basis = {"score_with": named, "starts": belief.starts, "in_batch": belief.in_batch, "sources": digests}
@@ -465,7 +465,7 @@ class OpenCell:
 
     @property
     def belief(self) -> BeliefSettings:
-        """What the training starts from, and the in-batch negatives of a query: its batch less its own row."""
+        """What training starts from, and the in-batch negatives of a query: its batch less its own row."""
         in_batch = self.settings.train_settings(0).batch_size - 1 if self.task.in_batch else 0
         return BeliefSettings(in_batch=in_batch, starts=self.task.init)
 
@@ -555,7 +555,7 @@ def open_study(
     parsed = parse_measures(settings.measures if settings.measures is not None else task.measures)
     if deep := [str(each) for each in parsed if each.params.get("cutoff", 0) > task.depth]:
         looks = "a study searches" if task.in_batch else "a reranker orders"
-        raise InputError(f"{', '.join(deep)}: {looks} the first {task.depth} documents; take measures of these")
+        raise InputError(f"{', '.join(deep)}: {looks} the first {task.depth} documents; measure these")
     settings = replace(settings, measures=tuple(map(str, parsed)))
     tasks = [replace(task, model=name) for name in dict.fromkeys(models)]
     return [OpenCell(study, collection, tested, prepared, settings, each) for each in tasks]

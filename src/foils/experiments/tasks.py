@@ -1,4 +1,4 @@
-"""What is trained and how it is measured: encoders by exact search, rerankers by the order they give a first stage."""
+"""What is trained and how it is measured: encoders by exact search, rerankers by how they order a first stage."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Model:
         return load_model(name, **how) if self.in_batch else load_cross_encoder(name, seed=seed, **how)
 
     def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
-        """Train with sentence-transformers; one that was interrupted goes on from its checkpoint in the folder."""
+        """Train with sentence-transformers; an interrupted one goes on from its checkpoint in the folder."""
         from foils.training.fit import train_model
         from foils.training.models import without_dropout
 
@@ -120,14 +120,14 @@ class EncoderTask(_Model):
         self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
         depth: int = FUSED_DEPTH,
     ) -> Run:  # fmt: skip
-        """Search all documents exactly by a loaded model, or the one before training, for the first `depth`."""
+        """Search all documents exactly, by a loaded model or the one before training, for the first `depth`."""
         encoder, kept = (self.encoder, self.store) if model is None else (SentenceEncoder(model, EXACT), store)
         return dense_run(encoder, collection, split, depth=depth, store=kept)
 
 
 @dataclass(frozen=True)
 class RerankerTask(_Model):
-    """A cross-encoder: trained on lists, measured by the order that it gives the first documents of a first stage.
+    """A cross-encoder: trained on lists, measured by how it orders the first documents of a first stage.
 
     Attributes:
         first_stage: bm25, an encoder's name, a folder of `foils tune`, or a TREC run.
@@ -156,7 +156,7 @@ class RerankerTask(_Model):
 
     @property
     def mines(self) -> str:
-        """The method by which what it is to order is mined; of a TREC run, which has no training queries, BM25."""
+        """The method by which what it orders is mined; of a TREC run, which has no training queries, BM25."""
         return "dense" if self._encodes else BM25
 
     @cached_property
@@ -172,7 +172,7 @@ class RerankerTask(_Model):
 
     @cached_property
     def ranked_by(self) -> str:
-        """What reranking depends on: the first stage, by the contents of its file, or its weights and its fusion."""
+        """What reranking depends on: the first stage, by its file's contents, or its weights and its fusion."""
         given = self.first_stage
         if self._encodes:
             return f"{given} {self.encoder.fingerprint} {Fusion.of(given)} {self.depth}"

@@ -1,4 +1,4 @@
-"""A tuning from end to end: how much is searched, what is tried, what dev takes of it, and what test says of that."""
+"""A tuning from end to end: how much is searched, what is tried, what dev takes of it, and what test says."""
 
 from __future__ import annotations
 
@@ -67,25 +67,25 @@ if TYPE_CHECKING:
     from foils.training.settings import TrainSettings
 
 Value = TypeVar("Value")
-TEMPORARY = "checkpoints"  # folder of what is removed once all is done: models of short runs, their checkpoints
+TEMPORARY = "checkpoints"  # folder of what is removed at the end: models of short runs, their checkpoints
 PLAN = "plan.toml"
 CHECKPOINT_STEPS = 200
-SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries that are mined for the decision, and the name of their split
+SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries mined for the decision, and the name of their split
 SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60")
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the model beside BM25
 DEPTH = 10  # of the measure
 MOST_TRAININGS = 16
 DECISION_SHARE = 0.2  # of the time that is left before negatives are mined
 PLAIN_SHARE = 0.8  # of the time that is left, which the plain training may take
-LEAST_STEPS, SHORT = 100, 128  # of it, and tokens that its texts are cut to first, where there is no time for more
-TIMED_STEPS, TIMED_ROWS, SLOW = 6, 16, 1e-6  # by which it is timed; rows of a transformer's batch; learning rate
+LEAST_STEPS, SHORT = 100, 128  # of it, and tokens that its texts are cut to first, where time is short
+TIMED_STEPS, TIMED_ROWS, SLOW = 6, 16, 1e-6  # that time it; rows of a transformer's batch; learning rate
 NEW_HEAD = 3.0  # times the usual learning rate: that of a head which nobody trained
 
 log = logging.getLogger(__name__)
 
 
 class StepCache:
-    """A folder of finished steps, from which work that was killed goes on; what is damaged of it is made again.
+    """A folder of finished steps, from which killed work goes on; what is damaged of it is made again.
 
     Args:
         folder: made when the first step is written.
@@ -199,7 +199,7 @@ class Tuning:
         self.plan.decide("search", self._searched)
 
     def _recipe(self) -> Section:
-        """Decide how the plain training is done: as by `foils train`, or the most of that there is time for."""
+        """Decide how to train plainly: as by `foils train`, or the most of that there is time for."""
         from foils.training.models import plain_recipe, transformer_of
         from foils.training.settings import OPEN
 
@@ -238,7 +238,7 @@ class Tuning:
         return {**numbers, "reason": "; ".join(filter(None, [reason, late]))}
 
     def _seconds_a_step(self, model: Any, size: int, length: int | None) -> float:
-        """Seconds that a step of the plain training takes: of an encoder timed, of a reranker by those of a pair."""
+        """Seconds that a step of the plain training takes: an encoder's timed, a reranker's by those of a pair."""
         if not self.task.in_batch:
             text = float(self.plan["data"].get("seconds_a_text", 0.0))
             return size * seconds_a_row(self.task, text) / MOST_TRAINED
@@ -288,7 +288,7 @@ class Tuning:
 
     @cached_property
     def dev(self) -> Collection:
-        """What models are measured on to choose: queries of dev among documents that are hard for BM25 and the base."""
+        """What models are chosen on: queries of dev among documents that are hard for BM25 and the base."""
         part, count = self.collection, int(self.plan["data"]["dev_documents"])
         chosen_on = {"dev": part.qrels["dev"]}
         if self.task.in_batch and count < len(part.documents):
@@ -377,7 +377,7 @@ class Tuning:
         return {**key, "plain": asdict(self.plain)} if setting.source.startswith(AGAIN) else key
 
     def folder(self, members: Sequence[Setting], share: float = 1.0) -> Path:
-        """Return the folder of a trained model, or of the mean of several and the base; it is made where none is."""
+        """Return the folder of a trained model, or of the mean of several and the base; make it where none is."""
         if len(members) == 1 and share == 1:
             place = self.cache.path(f"{TEMPORARY}/model", self._key(members[0]))
             if not place.is_dir():
@@ -462,7 +462,7 @@ class Tuning:
         return candidate
 
     def explore(self) -> tuple[list[Candidate], Candidate]:
-        """Try trainings, then shares of the taken one with the base and a mean of several; return all, and the taken.
+        """Try trainings, then shares of the taken one with the base, and a mean of several; return all, and it.
 
         What is taken in the place of the plain training has to be told apart from it on dev, and
         the base is kept unless that is told apart from the base.
@@ -530,7 +530,7 @@ class Tuning:
         return steps + (4 if setting.source.startswith(AGAIN) else 3) * plain.measuring  # of dev, of test
 
     def _space(self) -> Space:
-        """The settings that may be tried; the source of negatives is decided once the plain training is measured."""
+        """The settings that may be tried; the negatives' source is decided once the plain training is measured."""
         most = int(self.plan["search"]["most_steps"])
         if not self.task.in_batch:
             return Space(most)
@@ -542,7 +542,7 @@ class Tuning:
         return Space(most, source, again, batches)
 
     def _forget(self, trials: Sequence[Candidate]) -> None:
-        """Remove models that neither are the plain one nor may enter the mean of weights; what they measured stays."""
+        """Remove models that are not the plain one and cannot enter the mean of weights; their measures stay."""
         best = {*averaged(trials), *self._plainest(trials, len(trials)).members, self.plain}
         for each in trials:
             if each.members[0] not in best:
@@ -565,7 +565,7 @@ class Tuning:
         return replace(self.cache.run(name.replace(" ", "-"), key, make), name=name)
 
     def partner(self, part: Collection, split: str) -> Run:
-        """Return what the model is put together with: BM25's ranking or, of a reranker, the order that it reranks."""
+        """Return what the model is joined with: BM25's ranking or, of a reranker, the order that it reranks."""
         if isinstance(self.task, EncoderTask):
             return bm25_run(part, split, depth=self.task.depth, lexical=self.lexical)
         return replace(self.task.ranked(part, split), name=FIRST_STAGE)

@@ -1,4 +1,4 @@
-"""What was tried and which is taken: a plain training first, others where dev is sure of them; and what test has.
+"""What was tried and what is taken: a plain training first, others where dev is sure of them; what test has.
 
 Each training, each mean of weights and each share of the way back to the base is a candidate like any other.
 """
@@ -221,7 +221,7 @@ def averaged(trials: Sequence[Candidate]) -> tuple[Setting, ...]:
 
 
 def trials_table(candidates: Sequence[Candidate], taken: Candidate, measure: str) -> Table:
-    """Return what was tried: each candidate's measure on dev, its difference from the one that is taken, and why not.
+    """Return what was tried: each candidate's measure on dev, its difference from the taken one, and why not.
 
     Args:
         candidates: the base first, then the plain training.
@@ -247,9 +247,9 @@ def trials_table(candidates: Sequence[Candidate], taken: Candidate, measure: str
 MEASURE = "nDCG@10"
 BASE, TUNED = "base", "tuned"
 TUNE_READING = (
-    "Everything is chosen on dev, a split that is not trained on; test is reported as it comes. Whoever tunes again "
-    "until p is small looks at test more than once; then p says less. p is that of the paired randomisation test; "
-    "intervals come from a bootstrap over the queries.",
+    "Everything is chosen on dev, a split that is not trained on; test is reported as it comes. Whoever tunes "
+    "again until p is small looks at test more than once; then p says less. p is that of the paired "
+    "randomisation test; intervals come from a bootstrap over the queries.",
 )
 LEVEL = 0.05
 """p of the paired randomisation test below which a difference on test is told apart from none."""
@@ -356,7 +356,7 @@ class Tuned(Result):
 
     @property
     def sentence(self) -> str:
-        """What to deploy, what it has on test, what the best other system has, and whether the two can be told apart.
+        """What to deploy, what it and the best other system have on test, and whether they can be told apart.
 
         Dev chose; where test puts another first, the sentence says so.
         """
@@ -394,7 +394,7 @@ class Tuned(Result):
         return f"Tuned: {self.taken}, {gain}. The model is in {self.path / 'model'}."
 
     def tables(self) -> list[Table]:
-        """Return the measures on test, what was tried, and the plan; what to deploy stands under the first."""
+        """Return the measures on test, what was tried, and the plan; the first has below it what to deploy."""
         first = self.evaluation.tables()[0]
         notes = [first.caption, self.sentence, self.training, *(f"Warning: {each}" for each in self.warnings)]
         proof = replace(first, caption="\n".join(filter(None, notes)))

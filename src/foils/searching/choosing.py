@@ -132,7 +132,7 @@ class Relevant:
 
 @dataclass(frozen=True)
 class Judged:
-    """Queries that have a relevant document, with everything retrieved for them: where settings and masks are measured.
+    """Queries with a relevant document, and all retrieved for them: where settings and masks are measured.
 
     Attributes:
         queries: (n, d).
@@ -178,7 +178,7 @@ def judged_queries(
     longest: int = 0,
     measures: Sequence[str] = MEASURES,
 ) -> Judged:
-    """Retrieve, by exact search, what is to be ranked again and the feedback, for each query with a relevant document.
+    """Retrieve by exact search what is to be reranked and the feedback, of each query with a relevant document.
 
     Args:
         embedded: vectors of a split.
@@ -212,7 +212,7 @@ def judged_queries(
 
 
 def query_values(judged: Judged, queries: npt.NDArray[np.floating]) -> dict[str, Floats]:
-    """Measure the k best of what queries, (n, d), rank among the retrieved; one that is as it was keeps its list."""
+    """Measure the k best that queries, (n, d), rank among the retrieved; an unchanged one keeps its list."""
     rankings = judged.retrieved
     again = np.flatnonzero((queries != judged.queries).any(axis=1))
     reranked, _ = rank_lists(queries[again], judged.documents, [rankings[row] for row in again])
@@ -230,7 +230,7 @@ def query_values(judged: Judged, queries: npt.NDArray[np.floating]) -> dict[str,
 
 @dataclass(frozen=True)
 class GridValues:
-    """What each setting scores for each query; one that the query's feedback cannot serve keeps every dimension.
+    """What each setting scores for each query; one that its feedback cannot serve keeps every dimension.
 
     Attributes:
         settings: c settings.
@@ -262,7 +262,7 @@ class Tuned:
 
 
 def oracle(values: GridValues, measure: str) -> Tuned:
-    """Return the setting that is best on average over the queries it is reported on: optimistic, as published."""
+    """Return the setting that is best on average over the queries reported on: optimistic, as published."""
     best = int(np.argmax(values.values[measure].mean(axis=0)))
     return _tuned("oracle", values, measure, np.full((1, len(values.values[measure])), best), [best])
 
@@ -315,13 +315,13 @@ def _tuned(
 
 
 def rocchio_grid() -> list[DimensionSettings]:
-    """Return the settings among which rocchio is chosen; the first, of weight 0, leaves the queries as they are."""
+    """Return the settings among which rocchio is chosen; the first, of weight 0, changes no query."""
     steps = [(1, 0.0), *product((1, 2, 3, 5, 10), (0.1, 0.2, 0.3, 0.5, 0.8, 1.2))]
     return [DimensionSettings("rocchio", k_plus=k_plus, weight=weight) for k_plus, weight in steps]
 
 
 def choose_settings(judged: Judged, method: str, measure: str) -> DimensionSettings:
-    """Return a method's best settings on a split's queries, to be used on others: the honest way where there is one.
+    """Return a method's best settings on a split's queries, to be used on others: the honest way.
 
     Args:
         judged: the queries.
@@ -333,7 +333,8 @@ def choose_settings(judged: Judged, method: str, measure: str) -> DimensionSetti
         return oracle(evaluate_grid(judged, grid), measure).settings[0]
 
     def value(settings: DimensionSettings) -> float:
-        moved = sharpened_queries(judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers)
+        given = judged.queries, judged.documents, judged.feedback
+        moved = sharpened_queries(*given, settings, answers=judged.answers)
         return float(query_values(judged, moved.queries)[measure].mean())
 
     return max(rocchio_grid(), key=value)
@@ -373,7 +374,7 @@ def _orders(
     query: npt.NDArray[np.floating], documents: Vectors, feedback: Rows, grid: Grid, *, answer: Floats | None,
     rng: np.random.Generator | None,
 ) -> tuple[Rows, npt.NDArray[np.bool_]]:  # fmt: skip
-    """Dimensions by falling importance, (depths, ratios, d), and which depths the feedback cannot serve, (depths,)."""
+    """Dimensions by falling importance, (depths, ratios, d), and depths feedback cannot serve, (depths,)."""
     q, eclipse = query.astype(np.float64), grid.method == "eclipse"
     suns: dict[int, Floats] = {}
     moons: dict[int, Floats] = {}

@@ -1,4 +1,4 @@
-"""Queries by their feedback: the dimensions worth keeping (DIME, Eclipse, RDIME), or a step towards it (Rocchio).
+"""Queries by their feedback: dimensions worth keeping (DIME, Eclipse, RDIME), or a step to it (Rocchio).
 
 Every estimator gives an importance u (…, d), higher is better, and every choice a mask (…, d) of
 the dimensions to keep. All work on one query, (d,), or on many at once, (n, d). Zeroing the query's
@@ -32,7 +32,7 @@ QUERIES = 1_024  # at once: bounds memory, and how often progress is told
 
 
 def _of(*methods: str, **others: bool) -> dict[str, Any]:
-    """What a setting of some methods needs of a search: one of these, and that nothing chooses the settings."""
+    """What a setting of some methods needs of a search: one of these, and that nothing chooses settings."""
     return {"dimensions": methods, "tune": False, **others}
 
 
@@ -122,7 +122,7 @@ def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:
 
 
 def moon_rows(k: int, k_minus: int, *, pool: int | None = None, rng: np.random.Generator | None = None) -> Rows:
-    """Return which of a list's k rows make the moon, ascending: the last k⁻, or k⁻ drawn from the last `pool`.
+    """Return the rows of a list's k that make the moon, ascending: the last k⁻, or k⁻ of the last `pool`.
 
     The moon is their mean, m = (1/k⁻) Σ_{i=0..k⁻−1} d_{k−i}.
 
@@ -143,8 +143,8 @@ def moon_rows(k: int, k_minus: int, *, pool: int | None = None, rng: np.random.G
         return np.arange(k - k_minus, k)
     if rng is None or not k_minus <= pool < k:
         raise InputError(
-            f"a moon drawn at random needs a generator and k⁻ ≤ pool < k; found k⁻={k_minus}, pool={pool}, k={k}, "
-            f"{'no' if rng is None else 'a'} generator"
+            f"a moon drawn at random needs a generator and k⁻ ≤ pool < k; found k⁻={k_minus}, pool={pool}, "
+            f"k={k}, {'no' if rng is None else 'a'} generator"
         )
     return np.sort(rng.choice(pool, size=k_minus, replace=False)) + (k - pool)
 
@@ -163,7 +163,7 @@ def check_depths(k: int, k_plus: int, k_minus: int) -> None:
 
 
 def depths_fit(k: int, k_plus: int, k_minus: int) -> bool:
-    """Return whether 0 < k⁻ < k and 0 < k⁺ < k − k⁻; of sun and moon the one of depth 0 is not used, not both."""
+    """Return whether 0 < k⁻ < k and 0 < k⁺ < k − k⁻; one of sun and moon may have depth 0: it is not used."""
     if min(k_plus, k_minus) < 0 or not (k_plus or k_minus):
         return False
     return k_plus < k - k_minus if k_plus and k_minus else k_plus <= k and k_minus < k
@@ -220,7 +220,7 @@ def dimension_order(importance: npt.ArrayLike) -> Rows:
 
 
 def kept_count(dimension: int, share: float) -> int:
-    """Return how many of d dimensions a retained share keeps: share·d rounded to the nearest, half up, at least 1.
+    """Return how many of d dimensions a retained share keeps: share·d rounded, half up, at least 1.
 
     The rounding is ours; the paper does not say.
 
@@ -299,7 +299,8 @@ def moved(query: npt.ArrayLike, relevant: npt.ArrayLike, *, weight: float) -> Fl
     Raises:
         InputError: shapes that differ, or values that are not finite.
 
-    Source: Rocchio 1971, with α = 1 and γ = 0; vector pseudo-relevance feedback of dense retrieval (Li et al. 2022).
+    Source: Rocchio 1971, with α = 1 and γ = 0; vector pseudo-relevance feedback of dense retrieval
+    (Li et al. 2022).
     """
     return np.asarray(np.asarray(query, np.float64) + weight * scaled_to(query, relevant))
 
@@ -353,12 +354,12 @@ def sharpened_queries(
     n, d = queries.shape
     if len(feedback) != n or (answers is not None and answers.shape != queries.shape):
         raise InputError(
-            f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} lists"
-            + ("" if answers is None else f" and answers {answers.shape}")
+            f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} "
+            "lists" + ("" if answers is None else f" and answers {answers.shape}")
         )
     known = np.concatenate([np.zeros(0, np.int64), *feedback])
-    if len(known) and not 0 <= known.min() <= known.max() < len(documents):  # NumPy takes −1 for the last document
-        raise InputError(f"feedback {known.min()} to {known.max()}; expected positions of {len(documents):,} documents")
+    if len(known) and not 0 <= known.min() <= known.max() < len(documents):  # NumPy takes −1 for the last
+        raise InputError(f"feedback {known.min()} to {known.max()}; expected positions below {len(documents):,}")
     result = Sharpened(queries.copy(), np.ones((n, d), bool), np.zeros(n, bool), np.zeros(n, bool))
     if settings.keeps_all:
         return result
@@ -388,7 +389,7 @@ def sharpened_queries(
 
 
 def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
-    """Tell whether a feedback list of k documents is long enough; with an answer for the sun, for the moon alone."""
+    """Tell whether a feedback list of k documents is long enough; with an answer as sun, for the moon alone."""
     k_plus = 0 if answered else settings.k_plus
     k_minus = (settings.moon_pool or settings.k_minus) if settings.method == "eclipse" else 0
     return not (k_plus or k_minus) or depths_fit(k, k_plus, k_minus)

@@ -100,8 +100,8 @@ def check_search(searching: SearchSettings) -> None:
     tune = searching.tune
     if tune is not None and tune == searching.split:
         raise InputError(
-            f"{spelled('tune')} {tune} {spelled('split')} {tune}: settings chosen on the queries that are searched for "
-            "say nothing of others; tune on another split, or see foils.searching.cross_validate"
+            f"{spelled('tune')} {tune} {spelled('split')} {tune}: settings chosen on the queries that are "
+            "searched for say nothing of others; tune on another split, or see foils.searching.cross_validate"
         )
 
 
@@ -213,7 +213,7 @@ def _search_vectors(
         if shared := sorted({*judged} & {*asked}):
             raise InputError(
                 f"the splits {tune!r} and {split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
-                "settings chosen on the queries that are searched for say nothing of others; take them out of one"
+                "settings chosen on the queries searched for say nothing of others; take them out of one"
             )
     encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
     embedded = partial(embed_collection, collection, encoder, store, answers=answers, device=embedding.device)

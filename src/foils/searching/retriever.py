@@ -1,4 +1,4 @@
-"""A retriever that answers new queries: what `foils tune` advises, over a collection, kept ready between queries."""
+"""A retriever that answers new queries: what `foils tune` advises, over a collection, kept ready between."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Retriever:
         *,
         embedding: EmbeddingSettings | None = None,
     ) -> Retriever:
-        """Open a folder that `foils tune` wrote, or a model that `foils train` wrote, with the collection to search.
+        """Open a folder of `foils tune`, or a model that `foils train` wrote, with the collection to search.
 
         Args:
             folder: with retriever.json, and the model unless BM25 or the base alone is deployed; or
@@ -123,13 +123,13 @@ class Retriever:
             loaded = load_collection(str(source), columns=known.get("columns"), corpus=corpus)
             if known["documents"] != documents_digest(loaded):
                 raise InputError(
-                    f"{source} has changed since {folder} was tuned on it; give it as the collection to search what "
-                    "it holds now"
+                    f"{source} has changed since {folder} was tuned on it; give it as the collection to search "
+                    "what it holds now"
                 )
         return cls(loaded, str(folder), embedding=embedding, store=VectorStore(Path(folder) / VECTORS))
 
     def search(self, queries: str | Sequence[str], k: int = 10) -> list[list[Hit]]:
-        """Return for each query the k best documents, best first; fewer where no more share a term with it (BM25).
+        """Return each query's k best documents, best first; fewer where no more share a term with it (BM25).
 
         Args:
             queries: texts; one text is one query.

@@ -137,7 +137,7 @@ def check_search_depths(k: int, feedback_depth: int, second_pass: str = "index")
 def rank_lists(
     queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows]
 ) -> tuple[list[Rows], list[Products]]:
-    """Return each query's list by falling inner product, ties by position, and the products, as an exact index does.
+    """Return each query's list by falling inner product, ties by position, and the products: exact search.
 
     Args:
         queries: (n, d), masked or not.
@@ -193,7 +193,7 @@ class Embedded:
 
     @property
     def identical(self) -> Rows:
-        """(n,) position of the document that has each query's own id, which is no answer to it; −1: there is none."""
+        """(n,) position of the document with each query's own id, which is no answer to it; −1: none."""
         return np.asarray(self.collection.identical[self.query_rows])
 
     @property

@@ -1,4 +1,4 @@
-"""Queries sharpened by their feedback over a search function of yours: of a vector database, an index or a service.
+"""Queries sharpened by their feedback over your search function: of a vector database, index or service.
 
 All that is asked of it is what any of them can do: from a query vector and a number k, the k
 nearest documents with their vectors. What it calls a document (an id, a row, a hit with its
@@ -114,7 +114,7 @@ class SharpenedSearch(Generic[T]):
     def __post_init__(self) -> None:
         check_search_depths(1, self.feedback_depth, self.second_pass)
         if self.candidates is not None and self.second_pass == "index":
-            raise InputError(f"candidates {self.candidates}: no effect without second_pass='rerank'; leave it out")
+            raise InputError(f"candidates {self.candidates}: no effect without second_pass='rerank'")
 
     def __call__(self, query: npt.ArrayLike, k: int = 10, **options: Any) -> Matches[T]:
         """Return the k best documents of one query, best first, with the mask of its dimensions.
@@ -135,7 +135,7 @@ class SharpenedSearch(Generic[T]):
         rows, reranked = _rows(queries), self.candidates or max(k, CANDIDATES)
         check_search_depths(k, self.feedback_depth)
         if reranked < k:
-            raise InputError(f"candidates={reranked} is below k={k}: what is returned is taken from what is ranked")
+            raise InputError(f"candidates={reranked} is below k={k}: what is returned is taken from these")
         needed = feedback_needed(self.settings, self.feedback_depth)
         depth = k if self.settings.keeps_all else needed  # of the first pass; 0: there is none
         if self.second_pass == "rerank":
@@ -190,8 +190,8 @@ def _checked(pair: Any, d: int) -> Found:
             raise ValueError(f"{len(documents)} documents with vectors of shape {array.shape}")
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the search function returned something else than a pair of documents and vectors ({error}); expected a "
-            f"vector of dimension {d} for each document. Most databases return vectors only where they are asked to"
+            f"the search function returned no pair of documents and vectors ({error}); expected a vector of "
+            f"dimension {d} for each document. Most databases return vectors only where they are asked to"
         ) from error
     return documents, array
 

@@ -1,4 +1,4 @@
-"""From a collection and its negatives to a data set for sentence-transformers, and what is known about its pairs.
+"""From a collection and its negatives to a data set for sentence-transformers, with what is known of its pairs.
 
 The data set holds row numbers; texts are looked up when a batch is read, so that no text is stored
 twice. A row carries its number as label, by which a loss looks up what is known of the pairs that
@@ -149,7 +149,7 @@ class PairFacts:
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise InputError(f"rows {rows.min()} to {rows.max()}; the data set has {len(self)}")
         documents = self.documents[rows].T.ravel()
-        known = self._known[self.queries[rows]][:, documents].tocoo()  # an absent document is the last, empty column
+        known = self._known[self.queries[rows]][:, documents].tocoo()  # absent: the last, empty column
         pair = known.data - 1
         weight = self.known_log_weight[pair]
         if least_gap is not None:
@@ -174,7 +174,7 @@ class PairFacts:
         return weights
 
     def own_gaps(self) -> Floats:
-        """Return (N, k) rating gap of each row's own negatives; NaN where there is none, or the negative is absent."""
+        """Return (N, k) rating gap of each row's own negatives; NaN where it or the negative is absent."""
         gaps = self._own(self.known_gap, np.nan)[:, 1:]
         gaps[self.documents[:, 1:] == ABSENT] = np.nan
         return gaps
@@ -325,7 +325,7 @@ class TrainingSet:
         return replace(self, dataset=_dataset(names, rows, self.texts), facts=facts, rows=rows, counts=counts)
 
     def weighed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which documents of each row have a weight other than 1, and which negatives are positives after all.
+        """Return which documents of each row have a weight other than 1, and which negatives are positives.
 
         Each is (N, 1 + k). A negative is a positive where the collection labels its text for a
         query of the same text.
@@ -334,7 +334,7 @@ class TrainingSet:
         return present & np.isfinite(weights) & (weights != 0), present & np.isneginf(weights)
 
     def ratings_within(self) -> Floats:
-        """Return (N, 1 + k) `facts.ratings`; of queries without an offset the ratings within the query, in that unit.
+        """Return (N, 1 + k) `facts.ratings`; without an offset the ratings within the query, in that unit.
 
         The latter can be compared with others of the same query alone.
         """
@@ -353,14 +353,14 @@ class TrainingSet:
         scores[np.isnan(scores[:, 0]) | np.isnan(scores[:, 1:]).all(1)] = np.nan
         if not np.isfinite(scores).any():
             raise InputError(
-                "no row has a number in a column teacher for its positive and for a negative; foils.score_pairs scores "
-                "positives and negatives"
+                "no row has a number in a column teacher for its positive and for a negative; foils.score_pairs "
+                "scores positives and negatives"
             )
         return scores
 
 
 class TokenCollator:
-    """Makes batches of ids that are there already, in a thread: the next batch while the model learns from one.
+    """Makes batches of ids that are kept, in a thread: the next batch while the model learns from one.
 
     It takes the place of the collator of sentence-transformers' trainer. Which rows are in a batch
     is decided when it always was; its texts are tokenised once in a training, however often they
@@ -380,7 +380,7 @@ class TokenCollator:
         return getattr(self.__dict__["collator"], name)
 
     def fill(self, dataset: Dataset) -> None:
-        """Have the ids of a data set that is read whole ready, where its texts are many (`KeptTokens.fill`)."""
+        """Have the ids of a data set that is read whole ready, if its texts are many (`KeptTokens.fill`)."""
         prompts, tasks = self.collator.prompts or {}, self.collator.router_mapping or {}
         columns: dict[KeptTokens, list[DistinctTexts]] = {}
         for name in dataset.column_names:
@@ -528,8 +528,8 @@ class RatedRows:
         wrong = negatives.keep & ~((numbers["weight"] > 0) & np.isfinite(numbers["weight"]))
         if wrong.any():
             raise InputError(
-                f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
-                "(foils select does it)"
+                f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is "
+                "rejected (foils select does it)"
             )
         document = np.where(document < 0, len(collection.documents) - 1 - document, document)
         return cls(query, document, negatives.keep, **numbers, offsets="offset" in columns, own=texts.own)
@@ -567,7 +567,7 @@ def _facts(collection: Collection, rows: Rows, table: RatedRows, texts: RowTexts
 
 
 def _ratings(collection: Collection, rows: Rows, table: RatedRows, elo: Floats) -> tuple[Floats, float]:
-    """Ratings of each row's documents, each its own, standardised over all that the table rates; NaN where it is not.
+    """Ratings of each row's documents, each its own, standardised over all that the table rates; else NaN.
 
     The rating is `elo` of the table's rows: with the offsets of queries it is between queries,
     without within each. A rated positive has a row in the table. Without one, elo + gap of a

@@ -55,7 +55,7 @@ class DevSettings(Settings):
     dev_run: Annotated[RunLike | None, Option(metavar="FILE", needs={"dev": True, "reranker": True})] = None
 
     def score(self, collection: Collection, *more: Collection) -> Callable[[Any], float] | None:
-        """Return the function from a model to its measure on dev, the mean over collections; None without dev."""
+        """Return the function from a model to its measure on dev, a mean over collections; None without dev."""
         from foils.encode.encoder import logits
         from foils.evaluation import measure_encoder, measure_run, rerank_run
 
@@ -85,8 +85,8 @@ def check_batches(method: MethodSettings, batches: str) -> None:
         method_named(batches, method.batch_settings or {})
     elif method.batch_settings or method.also:
         raise InputError(
-            f"{spelled('batches', batches)} has no settings, and takes one data set; with {spelled('batch_settings')} "
-            f"or {spelled('also')} give one of {', '.join(METHODS)}"
+            f"{spelled('batches', batches)} has no settings, and takes one data set; with "
+            f"{spelled('batch_settings')} or {spelled('also')} give one of {', '.join(METHODS)}"
         )
 
 
@@ -99,8 +99,8 @@ def _beside_pairs(rows: int, steps: int, pairs: int, of_pairs: TrainSettings) ->
     if rows < of_pairs.batch_size <= pairs:
         raise InputError(
             f"{rows:,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
-            f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils describe "
-            "counts them), or train without the table, on in-batch negatives alone"
+            f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils "
+            "describe counts them), or train without the table, on in-batch negatives alone"
         )
     alone = of_pairs.steps_of(pairs)
     if alone == steps:

@@ -1,4 +1,4 @@
-"""Training on sentence-transformers' trainers, of encoders and rerankers: arguments, checkpoints, history, folder.
+"""Training of encoders and rerankers on sentence-transformers' trainers: arguments, checkpoints, history, folder.
 
 Needs torch and sentence-transformers.
 """
@@ -114,7 +114,7 @@ class Steps(TrainerCallback):  # type: ignore[misc]
                 part.set_epoch(math.floor((state.epoch or 0) + 1e-6) + 1)
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Average the gradients of the loss' own parameters over processes; torch does so for the model alone."""
+        """Average gradients of the loss' own parameters over processes; torch does so for the model alone."""
         average_gradients([value for name, value in self.loss.named_parameters() if _of_loss(name)])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -132,7 +132,7 @@ class Steps(TrainerCallback):  # type: ignore[misc]
         loss = logs["loss"]
         if not math.isfinite(loss):
             raise FailureError(
-                f"the loss is {loss} at step {state.global_step}; lower the learning rate, or train in float32"
+                f"a loss of {loss} at step {state.global_step}; lower the learning rate, or train in float32"
             )
         progress.note(f"loss {loss:.4f}")
 
@@ -185,7 +185,7 @@ def last_whole_checkpoint(folder: Path) -> Path | None:
 
 
 def check_resumed(checkpoints: Path, decides: Mapping[str, Any], *, resume: bool) -> None:
-    """Refuse to resume a training with other arguments than it began with; of one that begins they are written down.
+    """Refuse to resume a training with other arguments than it began with; write down those of a new one.
 
     Args:
         checkpoints: folder of the checkpoints.
@@ -197,7 +197,7 @@ def check_resumed(checkpoints: Path, decides: Mapping[str, Any], *, resume: bool
         InputError: some differ; the message names them. Or what was written down cannot be read.
     """
     of_trainer = {name: value for name, value in decides["trainer"].items() if not name.startswith(ONLY_REPORT)}
-    kept = {name: value for name, value in decides.items() if name != "mini_batch_size"}  # which changes memory alone
+    kept = {name: value for name, value in decides.items() if name != "mini_batch_size"}  # of memory alone
     now = json.loads(json.dumps({**kept, "trainer": of_trainer}, default=str))
     path = checkpoints / ARGUMENTS
     if last_whole_checkpoint(checkpoints) is None:
@@ -206,15 +206,16 @@ def check_resumed(checkpoints: Path, decides: Mapping[str, Any], *, resume: bool
         before = whole_json(path)
         names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
         if names:
-            changes = "; ".join(f"{spelled(name)} was {before.get(name)}, is {now.get(name)}" for name in names)
+            changes = (f"{spelled(name)} was {before.get(name)}, is {now.get(name)}" for name in names)
             raise InputError(
-                f"{checkpoints} holds a training with other arguments: {changes}. Give those that it began with, or "
-                "train into another folder"
+                f"{checkpoints} holds a training with other arguments: {'; '.join(changes)}. Give those that "
+                "it began with, or train into another folder"
             )
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 
 
 class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
@@ -309,7 +310,7 @@ def fit(
     resume: bool = False,
     **more: Any,
 ) -> TrainingRun:
-    """Train with the model's trainer of sentence-transformers, and `more` arguments of it than the settings have.
+    """Train with the model's trainer of sentence-transformers, and `more` of its arguments than settings have.
 
     Weights of a smaller type are trained in float32, where small steps are not lost, and have their
     own type again at the end. With adapters only these are float32.
@@ -325,10 +326,10 @@ def fit(
     if isinstance(model, CrossEncoder):
         kind, of_arguments = CrossEncoderTrainer, CrossEncoderTrainingArguments
     if settings.patience is not None and score is None:
-        raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
+        raise InputError("patience counts evaluations on dev, and there is none; give one, or patience None")
     check_names("argument of the trainer", settings.trainer, trainer_arguments(of_arguments))
     if not resume and any(output.glob("checkpoint-*")):
-        raise InputError(f"{output} holds checkpoints of another training; resume it, or choose another folder")
+        raise InputError(f"{output} holds checkpoints of another training; resume it, or take another folder")
     types = types_of(model)
     if settings.lora is None:
         model.float()
@@ -338,7 +339,7 @@ def fit(
     with ExitStack() as reporting, warnings.catch_warnings(), at_length(model, settings.max_length) as lengths:
         served = max(lengths.values(), default=None)
         if served != length_of(model):
-            message = "texts are cut after %s tokens in training; the model that is written cuts them after %s"
+            message = "texts are cut after %s tokens in training; the written model cuts them after %s"
             log.info(message, length_of(model), served)
         # transformers calls gradient checkpointing otherwise than sentence-transformers does
         warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
@@ -362,8 +363,8 @@ def fit(
         args = trainer.args
         if settings.batch_size % args.world_size:
             raise InputError(
-                f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which share each "
-                "batch; give a multiple of their number"
+                f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which share "
+                "each batch; give a multiple of their number"
             )
         trainer.remove_callback(PrinterCallback)
         if not isinstance(model, CrossEncoder) and not args.dataloader_num_workers:
@@ -381,9 +382,7 @@ def fit(
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
     losses = [entry["loss"] for entry in history if "loss" in entry]
     if losses and not any(losses):
-        log.warning(
-            "The loss was 0 at every step: no batch held a negative for any of its queries; nothing was learned."
-        )
+        log.warning("The loss was 0 at every step, as no batch held a negative: nothing was learned.")
     return TrainingRun(
         model=model,
         history=history,
@@ -427,7 +426,7 @@ def _entry(log: dict[str, float]) -> dict[str, float]:
 
 
 def save_model(trained: Trained) -> None:
-    """Write a model, its card, and `foils_training.json` with the settings and the losses over time; each file whole.
+    """Write a model, its card, and `foils_training.json` (settings, losses over time), each file whole.
 
     Raises:
         FailureError: the folder cannot be written.
@@ -528,7 +527,7 @@ def train_model(
 def _train_reranker(
     model: Any, data: TrainingSet, output: Path, *, settings: TrainSettings, **more: Any
 ) -> TrainingRun:
-    """Train a CrossEncoder on pairs or on lists, as its loss takes them, with the prompt that it is served with."""
+    """Train a CrossEncoder on pairs or lists, as its loss takes them, with the prompt that it is served with."""
     from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
 
     alone = {"mask": settings.mask, "mini_batch_size": settings.mini_batch_size}
@@ -554,7 +553,7 @@ def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:
 
 
 def _encoder_loss(model: Any, data: TrainingSet, settings: TrainSettings) -> tuple[Any, FalseNegativeMask | None]:
-    """Return the loss of an encoder's training, and its mask; a guide embeds once all else is known to fit."""
+    """Return the loss of an encoder's training, and its mask; a guide embeds once all else fits."""
     temperature = settings.loss_settings.get("temperature", OF_COSINES)
     check_temperature_of(similarity_of(model), temperature)
     size = settings.mini_batch_size

@@ -1,4 +1,4 @@
-"""Losses of encoders with sentence-transformers' signature, for what its own do not have, and all of them by name.
+"""Losses of encoders with sentence-transformers' signature, for what its own lack, and all of them by name.
 
     loss = ContrastiveLoss(model, facts=facts)  # weighted InfoNCE with known positives left out
     loss = CachedContrastiveLoss(model, facts=facts, mini_batch_size=64)  # the same in small memory
@@ -82,17 +82,17 @@ class Share:
         dist.all_gather_object(sizes, rows)
         if len(set(sizes)) > 1:
             raise InputError(
-                f"the processes have {sizes} rows of a batch; the loss gathers shares of one size: give a batch size "
-                "that the number of processes divides, and dataloader_drop_last=True"
+                f"the processes have {sizes} rows of a batch; the loss gathers shares of one size: give a batch "
+                "size that the number of processes divides, and dataloader_drop_last=True"
             )
         return cls(rows, rank, count)
 
     def gathered(self, rows: Tensor) -> Tensor:
-        """Return all processes' rows, (B, …) of (b, …); gradients of the own ones come from all processes."""
+        """Return all processes' rows, (B, …) of (b, …); own ones get their gradients from all processes."""
         return rows if self.count == 1 else torch.cat(gather_with_gradients(rows))
 
     def own_of(self, gradients: Tensor) -> Tensor:
-        """Return ((1 + k)·b, …) the sum over processes of the own documents' gradients, of those of all documents."""
+        """Return ((1 + k)·b, …) own documents' gradients, summed over processes, of those of all documents."""
         if self.count == 1:
             return gradients
         total = _summed(gradients).unflatten(0, (-1, self.count, self.rows))
@@ -105,7 +105,7 @@ class Share:
         return losses + (_summed(losses.detach()) / self.count - losses.detach())
 
     def norm(self, queries: Tensor | None, documents: Tensor | None) -> Tensor:
-        """Return the length of a loss's gradient with respect to the whole batch's vectors, taken as one vector.
+        """Return the length of a loss's gradient by the whole batch's vectors, taken as one vector.
 
         Args:
             queries: (b, d) the own loss's gradient of the own queries; None counts as zeros.
@@ -143,7 +143,7 @@ class Batch:
 
 
 class ContrastiveLoss(nn.Module):  # type: ignore[misc]
-    """Mean of an objective over the batch's queries, against all documents of the batch; with `mixing`, the hybrid.
+    """Mean of an objective over a batch's queries, against all its documents; with `mixing`, the hybrid.
 
     Similarity is the model's own, cosine or inner product, computed in float32 whatever the model's
     precision. The hybrid adds the regression of the own documents' ratings on gain·similarity +
@@ -234,13 +234,13 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     def batch_of(
         self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool
     ) -> tuple[Tensor, Tensor, Batch]:
-        """Return the own queries, all documents column after column, and the batch, of vectors that are compared."""
+        """Return own queries, all documents column after column, and the batch, of vectors to compare."""
         if len(columns) < 2:
-            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns of texts")
+            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} text columns")
         share, facts, (queries, *rest) = Share.of(len(columns[0]), gather=gather), None, columns
         if self.facts is not None:
             if labels is None or labels.ndim != 1 or labels.is_floating_point():
-                raise InputError("the loss looks up what is known by each row's number; expected them in column label")
+                raise InputError("the loss looks up facts by each row's number; expected them in column label")
             if len(rest) != 1 + self.facts.negatives:
                 expected, columns_of_negatives = self.facts.negatives, len(rest) - 1
                 raise InputError(
@@ -286,7 +286,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         return torch.stack([per_query.sum(), errors.sum()])
 
     def counts(self, batch: Batch) -> Tensor:
-        """Return of how many queries each of the sums is, which makes them means: all, and those with a rating."""
+        """Return of how many queries each sum is, which makes them means: all, and those with a rating."""
         counts = [float(batch.share.rows * batch.share.count)]
         if self.mixing is not None and batch.facts is not None:
             counts.append(max(1.0, float(np.isfinite(batch.facts.ratings).any(1).sum())))
@@ -316,13 +316,13 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
     def __init__(self, model: Any, *, mini_batch_size: int = 32, **settings: Any) -> None:
         Option(least=1).check("mini_batch_size", mini_batch_size)
         if has_static_embedding_input(model):
-            raise InputError("a static embedding cannot be embedded in pieces; use the loss without a mini-batch size")
+            raise InputError("a static embedding cannot be embedded in pieces; leave the mini-batch size out")
         super().__init__(model, **settings)
         self.mini_batch_size = mini_batch_size
         self._own_gradients: list[Tensor] = []
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Return the loss of a batch, as `ContrastiveLoss.forward`; its gradients follow in the backward pass."""
+        """Return a batch's loss, as `ContrastiveLoss.forward`; gradients follow in the backward pass."""
         loss = self.forward_cached(list(sentence_features), labels)
         if torch.is_grad_enabled():
             for parameter, gradient in zip(self.own_parameters(), self._own_gradients, strict=True):
@@ -333,7 +333,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
-        """Return the loss of embeddings in pieces; with `with_backward`, leave each piece's gradient in its `grad`.
+        """Return the loss of embeddings in pieces; `with_backward` leaves each piece's gradient in `grad`.
 
         That is step 2: gradients of each mean loss by itself, then of what they are mixed to.
         """
@@ -350,7 +350,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
             return loss
 
     def _gradients(self, queries: Tensor, documents: Tensor, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the loss, and its gradients of the own queries and of all documents; keep those of what it learns."""
+        """Return the loss and its gradients by own queries and all documents; keep those of what it learns."""
         parameters, share, size = self.own_parameters(), batch.share, self.mini_batch_size
         leaf, losses_of = documents.detach().requires_grad_(), 1 if self.mixing is None else 2
         sums = torch.zeros(losses_of, dtype=leaf.dtype, device=leaf.device)
@@ -446,7 +446,7 @@ def make_loss(
         if alpha == 0 and (data.weighed()[0].any() or mask is not None):
             idle = spelled("mask") if mask is not None else "weights other than 1"
             raise InputError(
-                f"{idle}: no effect on {name} with alpha=0, which has no contrast; set alpha, or leave them out"
+                f"{idle}: no effect on {name} with alpha=0 (with no contrast); set alpha, or leave them out"
             )
         scores = data.teacher_scores()
         unknown = int(np.isnan(scores[:, 0]).sum())
@@ -461,7 +461,7 @@ def make_loss(
 
 
 def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]) -> Any:
-    """Return the sum of a loss of whole vectors and of those cut to their first dimensions, each made of length 1.
+    """Return the sum of a loss of whole vectors and of those cut to first dimensions, each of length 1.
 
     It is sentence-transformers' MatryoshkaLoss, all weights 1; the whole vector is always among the
     dimensions.
@@ -479,12 +479,12 @@ def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]
     """
     whole, named = model.get_embedding_dimension(), spelled("matryoshka")
     if similarity_of(model) != "cosine":
-        raise InputError(f"{named}: the model compares vectors by inner products, and parts of vectors are compared by "
-                         f"cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
+        raise InputError(f"{named}: the model compares vectors by inner products, and parts of vectors are "
+                         f"compared by cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
     beyond = [each for each in dimensions if each > whole]
     if beyond:
-        raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole} dimensions; give fewer")
+        raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole}; give fewer")
     if isinstance(loss, CachedContrastiveLoss) and loss.own_parameters():
-        raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the model: leave "
-                         "one of them out")  # fmt: skip
+        raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the model: "
+                         "leave one of them out")  # fmt: skip
     return MatryoshkaLoss(model, loss, sorted({*dimensions, whole}, reverse=True))

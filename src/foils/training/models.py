@@ -31,8 +31,9 @@ LEARNING_RATES = {
     "encoder": (2e-5, None),
     "reranker": (1e-4, 128),
 }
-"""Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
-chosen on (None: the same for every width), by a grid on held-out training queries that is no longer in benchmarks."""
+"""Kind of model → peak learning rate where none is given, and the width (hidden size) of the
+transformer that it was chosen on (None: the same for every width), by a grid on held-out training
+queries that is no longer in benchmarks."""
 PLAIN_BATCHES = {"static embedding": 128, "language model": 64, "encoder": 64, "reranker": 16}
 """Kind of model → rows of a batch of the plain recipe; of a reranker lists."""
 PAIRS = 64
@@ -42,14 +43,14 @@ FEWEST_STEPS = 200
 MOST_EPOCHS = 40
 """Epochs of the plain recipe at most."""
 QUICK, QUICK_STEPS = 3.0, 600
-"""An encoder that trains for few steps learns better at a higher rate: its usual one times 600 / steps, 3 at most."""
+"""A training of few steps learns better at a higher rate: an encoder's usual one times 600 / steps, 3 at most."""
 LENGTHS = (64, 128, 256, 512)
-"""Tokens at which training cuts texts, where that is short enough for them; else at the model's own length."""
+"""Tokens at which training cuts texts, where that is short enough; else at the model's own length."""
 CUT_SHARE = 0.05
 """Share of the documents' tokens that may be cut."""
-LONG = 513  # tokens of texts from which on attention step by step takes too much memory: it grows with their square
+LONG = 513  # tokens of texts from which attention step by step takes too much memory (their square)
 OF_ADAPTERS = 10
-"""Times the learning rate of the weights themselves: that of adapters (Schulman et al. 2025, "LoRA without regret")."""
+"""Adapters' learning rate, times that of the weights (Schulman et al. 2025, "LoRA without regret")."""
 
 
 def kind_of(model: Any) -> str:
@@ -74,7 +75,7 @@ def kind_of(model: Any) -> str:
 
 
 def learning_rate_of(model: Any, *, lora: bool = False) -> float:
-    """Return the default peak learning rate of a model: that of its kind, in inverse proportion to a larger width.
+    """Return a model's default peak learning rate: its kind's, in inverse proportion to a larger width.
 
     rate · min(1, measured width / width). Adam's best learning rate falls with the width of a
     transformer's layers (Yang et al. 2022, Tensor Programs V): what suits a model of width 128
@@ -239,9 +240,10 @@ def cast(model: Any, types: Mapping[str, torch.dtype]) -> None:
 
 @contextmanager
 def rounded(model: Any, types: Mapping[str, torch.dtype]) -> Iterator[None]:
-    """Round a model's weights to the types that they will be saved in while inside, in the type that they have."""
+    """While inside, round a model's weights to the types that they will be saved in; their type stays."""
     state = model.state_dict()
-    exact = {name: state[name].clone() for name, dtype in types.items() if name in state and state[name].dtype != dtype}
+    changing = [name for name, dtype in types.items() if name in state and state[name].dtype != dtype]
+    exact = {name: state[name].clone() for name in changing}
     with torch.no_grad():
         for name in exact:
             state[name].copy_(state[name].to(types[name]))
@@ -276,7 +278,7 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
     """
     inner = transformer_of(model, "lora")
     if is_routed(model):
-        raise InputError(f"{spelled('lora')}: the model is a Router, whose routes are trained whole; leave it out")
+        raise InputError(f"{spelled('lora')}: a Router's routes are trained whole; leave it out")
     peft = require("peft", "lora")
     merge_adapters(model)
     model.requires_grad_(False)
@@ -310,7 +312,7 @@ def restore(tensors: Mapping[str, torch.Tensor], path: Path, what: str) -> None:
 
 
 class AdapterCheckpoints:
-    """What a trainer of sentence-transformers takes before its class, for checkpoints of the trained weights alone."""
+    """What a sentence-transformers trainer takes before its class, for checkpoints of trained weights alone."""
 
     model: Any
 
@@ -335,8 +337,8 @@ def transformer_of(model: Any, setting: str) -> Any:
     """
     inner = getattr(model, "transformers_model", None)
     if inner is None:
-        raise InputError(f"{spelled(setting)}: the model has no transformer, as a static embedding has none, whose "
-                         "training takes little memory; leave it out")  # fmt: skip
+        raise InputError(f"{spelled(setting)}: the model has no transformer, as a static embedding has none, "
+                         "whose training takes little memory; leave it out")  # fmt: skip
     return inner
 
 
@@ -391,8 +393,8 @@ def merged(base: Any, tuned: Any, alpha: float) -> Any:
     if other:
         shown = ", ".join(other[:3])
         raise InputError(
-            f"{len(other)} weights are not of the same names and shapes ({shown}{', …' if len(other) > 3 else ''}); "
-            "only a model and what was trained from it can be merged"
+            f"{len(other)} weights are not of the same names and shapes ({shown}"
+            f"{', …' if len(other) > 3 else ''}); only a model and what was trained from it can be merged"
         )
     with torch.no_grad():
         for name, value in second.items():

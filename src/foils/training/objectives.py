@@ -1,4 +1,4 @@
-"""The losses as pure functions, how two of them become one, temperatures that are learned, and masks. Needs torch.
+"""The losses as pure functions, how two become one, learned temperatures, and masks. Needs torch.
 
 Throughout, a batch has b queries and c candidate documents; `similarities` is (b, c); each query
 has one positive among the candidates, and every other candidate counts as a negative with a weight
@@ -70,7 +70,7 @@ def debiased_infonce(
     concentration: float = 0.0,
     least: float | Tensor = -1.0,
 ) -> Tensor:
-    """Return −log[e^{s₊/τ} / (e^{s₊/τ} + N·g)] of each query, (b,), with the sampling bias of negatives taken out.
+    """Return −log[e^{s₊/τ} / (e^{s₊/τ} + N·g)] of each query, (b,): negatives' sampling bias is taken out.
 
     g = max{(E − π e^{s₊/τ})/(1 − π), e^{l/τ}}, E = Σ_i w_i e^{(1+β)s_i/τ} / Σ_i w_i e^{βs_i/τ}, N =
     Σ_i w_i, sums over the negatives. π is the chance that a drawn negative is a positive; β > 0
@@ -86,15 +86,15 @@ def debiased_infonce(
         concentration: β, at least 0; more attends to harder negatives.
         least: l, the least that a similarity can be: −1 for cosines; or (b,) of each query.
 
-    Source: Chuang et al. 2020 (β = 0, M = 1 positive); Robinson et al. 2021, with gradients through the importance
-    weights, as in their code.
+    Source: Chuang et al. 2020 (β = 0, M = 1 positive); Robinson et al. 2021, with gradients
+    through the importance weights, as in their code.
     """
     logits = similarities / temperature
     positive = logits.gather(1, positives[:, None]).squeeze(1)
     weights = torch.zeros_like(logits) if log_weights is None else log_weights
     weights = weights.scatter(1, positives[:, None], -math.inf)
     alone = torch.isinf(weights).all(1)
-    weights = torch.where(alone[:, None], torch.zeros_like(weights), weights)  # keeps the rows finite; dropped below
+    weights = torch.where(alone[:, None], torch.zeros_like(weights), weights)  # finite rows, dropped below
     log_count = torch.logsumexp(weights, 1)
     log_sum = log_count + torch.logsumexp(weights + (1 + concentration) * logits, 1)
     log_sum = log_sum - torch.logsumexp(weights + concentration * logits, 1)
@@ -156,7 +156,7 @@ def margin_mse(
 def list_distillation(
     similarities: Tensor, teacher: Tensor, *, temperature: float = 1.0, teacher_temperature: float = 1.0
 ) -> Tensor:
-    """Return KL(P‖Q) = Σ_j P_j (log P_j − log Q_j), P = softmax(t/τ_T), Q = softmax(s/τ) over each list, (b,).
+    """Return KL(P‖Q) = Σ_j P_j (log P_j − log Q_j), P = softmax(t/τ_T), Q = softmax(s/τ) by list, (b,).
 
     Args:
         similarities: (b, 1 + k) s, of the positive and the negatives.
@@ -229,7 +229,7 @@ class Mixing(nn.Module):  # type: ignore[misc]
 
 
 class LearnableMixing(Mixing):
-    """α = σ(a), a learned with the model (ANMI 2.0 section 7.4, item 2; the σ, which keeps α in (0, 1), is ours).
+    """α = σ(a), a learned with the model (ANMI 2.0 section 7.4, item 2; σ, for α in (0, 1), is ours).
 
     Gradient descent on α alone moves it towards the smaller of the two losses.
     """
@@ -247,7 +247,7 @@ class LearnableMixing(Mixing):
 
 
 class UncertaintyMixing(Mixing):
-    """L₁/(2σ₁²) + L₂/(2σ₂²) + log σ₁σ₂, with log σ² learned (Kendall et al. 2018; ANMI 2.0 section 7.4, item 1)."""
+    """L₁/(2σ₁²) + L₂/(2σ₂²) + log σ₁σ₂, log σ² learned (Kendall et al. 2018; ANMI 2.0 section 7.4, item 1)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -332,7 +332,7 @@ def make_mixing(name: str, alpha: float) -> Mixing:
 
 
 class Temperature(nn.Module):  # type: ignore[misc]
-    """τ, which stays or is learned: τ = e^{−a}, a learned with the model, τ at least 0.01 (CLIP: 1/τ at most 100).
+    """τ, which stays or is learned: τ = e^{−a}, a learned with the model, τ ≥ 0.01 (CLIP: 1/τ ≤ 100).
 
     Args:
         initial: τ, or its beginning; below 0.01 it is also the bound.
@@ -375,7 +375,7 @@ class GuideVectors:
     encoder: Mapping[str, Any]
 
     def of_rows(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Return (b, d) vectors of these rows' queries and ((1 + k)·b, d) of their documents, column after column."""
+        """Return (b, d) vectors of rows' queries and ((1 + k)·b, d) of documents, column after column."""
         return self.queries.take(rows), self.documents.take(self.places[rows].T.ravel())
 
     def of_pairs(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -408,7 +408,7 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
 
 
 MARGINS = {SELF: 0.1, GUIDE: 0.0}
-"""The published margins: Qwen3-Embedding's, by the model's own similarities, and GISTEmbed's, by a guide's."""
+"""The published margins: Qwen3-Embedding's, by the model's own similarities; GISTEmbed's, by a guide's."""
 
 
 def mask_log_weights(similarities: Tensor, of_positives: Tensor, positives: Tensor, *, margin: float) -> Tensor:
@@ -420,10 +420,11 @@ def mask_log_weights(similarities: Tensor, of_positives: Tensor, positives: Tens
         positives: (b,) int64, each query's positive among the candidates.
         margin: in units of s; larger leaves out fewer.
 
-    Source: Qwen3-Embedding (Zhang et al. 2025, eq. 1, where the margin is 0.1); GISTEmbed (Solatorio 2024, where it is
-    0 and s is a guide's).
+    Source: Qwen3-Embedding (Zhang et al. 2025, eq. 1, where the margin is 0.1); GISTEmbed
+    (Solatorio 2024, where it is 0 and s is a guide's).
     """
-    weights = torch.zeros_like(similarities).masked_fill(similarities > (of_positives + margin)[:, None], -math.inf)
+    too_near = similarities > (of_positives + margin)[:, None]
+    weights = torch.zeros_like(similarities).masked_fill(too_near, -math.inf)
     return weights.scatter(1, positives[:, None], 0.0)
 
 
@@ -462,7 +463,7 @@ class FalseNegativeMask:
         if self.guide is None:
             return queries, documents
         if labels is None:
-            raise InputError("a guide's vectors are looked up by each row's number; expected them in the labels")
+            raise InputError("a guide's vectors are looked up by row number; expected these in the labels")
         of_queries, of_documents = (torch.from_numpy(each).to(queries.device) for each in self.guide.of_rows(labels))
         return of_queries, of_documents
 
@@ -492,7 +493,7 @@ class FalseNegativeMask:
         return weights if known is None else weights + known
 
     def shares(self) -> dict[int, float]:
-        """Return the share that was left out in each epoch of this run, counted from 1; those without a pair lack."""
+        """Return the share left out in each epoch of this run, counted from 1; those without a pair lack."""
         return {epoch: float(taken / pairs) for epoch, (pairs, taken) in sorted(self._epochs.items()) if pairs}
 
     def describe(self) -> dict[str, Any]:

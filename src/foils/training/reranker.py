@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 32  # pairs that a processor reads together
 
 Terms = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and the number that it is of."""
+"""(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and of how many."""
 
 PLAIN, LOGIT, STANDARD, CHANCE = "as it is", "logit", "standardised", "probability"
 _ANY = {LABELS: PLAIN, TEACHER: PLAIN, ELO: LOGIT}
@@ -88,7 +88,7 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         return self.mixing(means, norms)
 
     def _scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
-        """(n,) float32 logits of the pairs; on a processor pairs of one length go together, for little padding."""
+        """(n,) float32 logits of pairs; on a processor those of one length together, for little padding."""
         device, parts = self.model.device, []
         size = AT_ONCE if device.type == "cpu" else len(pairs)
         longest = sorted(range(len(pairs)), key=lambda pair: -sum(map(len, pairs[pair])))
@@ -101,7 +101,7 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
 
 
 class DrawnLists(nn.Module):  # type: ignore[misc]
-    """A loss over lists of their positives and a few negatives, drawn anew in every step with torch's generator.
+    """A loss over lists of positives and a few negatives, drawn anew in every step with torch's generator.
 
     So a model sees in time all of the documents that it is to order, at the price of a few.
     Negatives that are drawn from what the first stage ranks high are those of Gao et al. 2021
@@ -137,7 +137,7 @@ def _pointwise(objective: Callable[..., Tensor]) -> Terms:
 
 
 class Contrast(nn.Module):  # type: ignore[misc]
-    """Weighted InfoNCE over a list's logits, its positive first; with `regresses`, that and the regression on targets.
+    """Weighted InfoNCE over a list's logits, positive first; with `regresses`, also regression on targets.
 
     The regression's prediction is the logit itself, so that a reranker trained with it scores in
     units of standardised ratings; targets of NaN are left out. Weights are of the contrast alone,
@@ -231,8 +231,8 @@ RERANKER_LOSSES: dict[str, RerankerKind] = {
         if "curriculum" in (settings := {**of, "temperature": 1.0})  # 1 is the scale of logits
     },
 }
-"""With all weights 1 and the target labels the first three are sentence-transformers' MSELoss, BinaryCrossEntropyLoss
-and ListNetLoss, which know no weights."""
+"""With all weights 1 and the target labels the first three are sentence-transformers' MSELoss,
+BinaryCrossEntropyLoss and ListNetLoss, which know no weights."""
 
 ST_RERANKER_LOSSES: dict[str, Mapping[str, str]] = {
     "ADRMSELoss": _ANY, "BinaryCrossEntropyLoss": _CHANCES, "LambdaLoss": _CHANCES, "ListMLELoss": _ANY,
@@ -323,18 +323,18 @@ def _chances(values: Floats, target: str) -> Floats:
     known = np.isfinite(values)
     positive = np.broadcast_to(np.arange(values.shape[1]) == 0, values.shape)[known]
     if positive.all() or not positive.any():
-        raise InputError(f"probabilities by {target} are fitted to the labels: give numbers of positives and negatives")
+        raise InputError(f"probabilities by {target} are fitted to labels: give numbers of positives and negatives")
     fitted = LogisticRegression().fit(values[known][:, None], positive)
     if not fitted.coef_[0, 0] > 0:
-        raise InputError(f"{spelled('target', target)} is no higher for positives than for negatives: it contradicts "
-                         "the labels")  # fmt: skip
+        raise InputError(f"{spelled('target', target)} is no higher for positives than for negatives: it "
+                         "contradicts the labels")  # fmt: skip
     chances = np.full(values.shape, np.nan)
     chances[known] = fitted.predict_proba(values[known][:, None])[:, 1]
     return chances
 
 
 def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
-    """Return the rows of a data set of lists in the form that a reranker's loss takes; absent documents left out.
+    """Return a data set of lists' rows in the form that a reranker's loss takes; absent documents left out.
 
     Like the given set it holds row numbers, and looks texts up when a batch is read.
 
@@ -351,8 +351,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     target, gaps = targets_of(data, loss.target, loss.scales[loss.target]), data.facts.own_gaps()
     if loss.pointwise and loss.target == ELO and not data.table.offsets:
         log.warning(
-            "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a regression learns "
-            "them so; rate with comparisons between queries (foils rate --between 6), or train with "
+            "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a regression "
+            "learns them so; rate with comparisons between queries (foils rate --between 6), or train with "
             "listnet and the target elo, which compares documents of one query alone"
         )
     if (loss.settings or {}).get("curriculum"):
@@ -360,8 +360,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     weighed, positive = (int(each.sum()) for each in data.weighed())
     if not ours and (weighed or positive):
         raise InputError(
-            f"{weighed} negatives have a weight other than 1, {positive} are labelled positives of a query with the "
-            "same text; losses of sentence-transformers can heed neither: take another loss"
+            f"{weighed} negatives have a weight other than 1, {positive} are labelled positives of a query with "
+            "the same text; losses of sentence-transformers can heed neither: take another loss"
         )
     present = data.rows[:, 1:] >= 0
     if not loss.whole:
@@ -369,7 +369,7 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         present &= np.isfinite(target)
     rows: NDArray[np.bool_] = present.sum(1) > (0 if loss.pointwise else 1)
     if not (loss.pointwise or rows.all()):
-        log.warning("%d of %d lists have fewer than two rated documents, and are left out", (~rows).sum(), len(rows))
+        log.warning("%d of %d lists have fewer than two rated documents: left out", (~rows).sum(), len(rows))
         present &= rows[:, None]
     queries, documents, lengths = data.rows[rows, 0], data.rows[:, 1:][present], present.sum(1)[rows]
     facts = [target]  # of each document, (N, 1 + k) each
@@ -400,8 +400,8 @@ def _warn_of_lost(data: TrainingSet, lost: NDArray[np.bool_], target: str) -> No
     apart, why = lost & np.isfinite(data.ratings_within()), ""
     if target == ELO and apart.any():
         why = (
-            f"; {len(np.unique(query[apart]))} queries have no offset: no comparison with other queries was answered "
-            "for these (listnet, which compares documents of one query alone, keeps them)"
+            f"; {len(np.unique(query[apart]))} queries have no offset: no comparison with other queries was "
+            "answered for these (listnet, which compares documents of one query alone, keeps them)"
         )
     log.warning("%d pairs of a query and a document have no %s and are left out%s", pairs, target, why)
 

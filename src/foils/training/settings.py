@@ -1,4 +1,4 @@
-"""How to train, and what a training gives: settings, the papers' recipes, the run, the trained model in its folder."""
+"""How to train, and what a training gives: settings, the papers' recipes, the run, the model in its folder."""
 
 from __future__ import annotations
 
@@ -191,8 +191,8 @@ RECIPES: dict[str, Recipe] = {
         max_positives=64,
     ),
 }
-"""The papers' settings. ECI_sem section 4: cached MNRL over triplets, no duplicates in a batch. HOBIT: known positives
-are masked where they could not be kept apart; the share of warm-up is ours."""
+"""The papers' settings. ECI_sem section 4: cached MNRL over triplets, no duplicates in a batch.
+HOBIT: known positives are masked where they could not be kept apart; the share of warm-up is ours."""
 
 _OPEN: dict[str, Any] = {"batch_size": None, "epochs": None, "max_length": None}
 OPEN = replace(TrainSettings(), **_OPEN)

@@ -1,4 +1,4 @@
-"""A curriculum by learning progress: batches of one tier each, the next tier drawn by a bandit that is handed in.
+"""A curriculum by learning progress: batches of one tier each, the next drawn by a bandit handed in.
 
     curriculum = TierCurriculum(tiers, LearningProgress(2), names=("soft", "goldilocks"))
     train_model(..., batches=curriculum)
@@ -37,7 +37,7 @@ UNRATED = "negatives without a rating gap, left out"
 
 
 def outside_danger(data: TrainingSet) -> TrainingSet:
-    """Return the triplets whose negative has a rating gap that is not in the danger zone, below 100 (ANMI Table 2).
+    """Return the triplets whose negative's rating gap is not in the danger zone, below 100 (ANMI Table 2).
 
     Raises:
         InputError: no triplets, no negative with a rating gap, or none outside the danger zone.
@@ -72,7 +72,7 @@ def by_progress(data: TrainingSet) -> TierCurriculum:
 def _gaps(data: TrainingSet) -> NDArray[np.float64]:
     """Return (N,) the rating gap of each triplet's negative, NaN where it has none."""
     if data.rows.shape[1] != 3:
-        raise InputError(f"a curriculum by progress goes by a row's one negative; these have {data.rows.shape[1] - 2}")
+        raise InputError(f"a curriculum by progress needs one negative a row; these have {data.rows.shape[1] - 2}")
     return rated("a curriculum by progress", data.facts.own_gaps()[:, 0])
 
 
@@ -189,7 +189,7 @@ class TierCurriculum(BatchHook):
         return int(rng.choice(len(self.names), p=chances / chances.sum()))
 
     def wrapped(self, loss: nn.Module, model: Any = None) -> nn.Module:
-        """Return the loss, of which each batch in training is kept from now on, so that it can be computed again."""
+        """Return the loss; each batch in training is kept from now on, to be computed again."""
 
         def keep(_: nn.Module, inputs: tuple[Any, ...]) -> None:
             if torch.is_grad_enabled():
@@ -209,7 +209,7 @@ class TierCurriculum(BatchHook):
         return loss
 
     def recompute(self) -> tuple[float, float, Rows]:
-        """Return the loss of the last batch as it was, as it is now with the same dropout, and the batch's labels."""
+        """Return the last batch's loss as it was, as it is now with the same dropout, and its labels."""
         features, labels, random, (enabled, kind) = self._batch
         with torch.no_grad(), random, torch.autocast(labels.device.type, enabled=enabled, dtype=kind):
             after = self._loss(features, labels)
@@ -244,8 +244,8 @@ class TierCurriculum(BatchHook):
         before, after, labels = self.recompute()
         if not (math.isfinite(before) and math.isfinite(after)):
             raise FailureError(
-                f"the loss is {before} before step {state.global_step} and {after} after it; lower the learning rate, "
-                "or train in float32"
+                f"the loss is {before} before step {state.global_step} and {after} after it; lower the learning "
+                "rate, or train in float32"
             )
         self.bandit = self.bandit.updated(int(self.tiers[labels[0]]), before, after)
 
