@@ -57,7 +57,7 @@ def test_the_models_own_similarity_is_taken_unless_another_is_asked_for():
     assert similarity_of(dot_model()) == "dot"
     assert similarity_of(dot_model(), "cosine") == "cosine"
     assert similarity_of(dot_model("euclidean"), "dot") == "dot"
-    refused("euclidean distance; retrieval here ranks by cosine or dot", similarity_of, dot_model("euclidean"))
+    refused("euclidean distance; foils ranks by cosine or dot", similarity_of, dot_model("euclidean"))
     refused("similarity 'manhattan'", similarity_of, dot_model(), "manhattan", error=UnknownNameError)
 
 

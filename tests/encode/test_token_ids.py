@@ -309,7 +309,7 @@ def test_a_batch_that_memory_does_not_hold_is_halved_with_a_line(tmp_path, caplo
         np.testing.assert_allclose(model_outputs(model, SENTENCES, 16, tokenize), expected, atol=1e-6)
         np.testing.assert_allclose(model_outputs(model, SENTENCES, 16, tokenize, size=9), expected, atol=1e-6)
     assert [each.getMessage() for each in caplog.records] == [
-        "cpu is out of memory: from here on a batch has half as many tokens, 512"
+        "cpu is out of memory: from now on a batch has half as many tokens, 512"
     ]
     assert sizes == [9, 5, 4, 4, 4, 1]
     handle.remove()

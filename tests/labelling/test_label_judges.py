@@ -120,7 +120,7 @@ def divmod_of(key: str) -> tuple[int, int]:
 def test_a_program_is_asked_once(tmp_path: Path) -> None:
     collection, sources, rule = world(), {"a": source("a", 1)}, Rule()
     labelled = label(collection, sources, n=40, output=tmp_path / "labels.tsv", ask=rule)
-    assert "its errors not taken off" in labelled.tables()[0].caption
+    assert "takes its errors off" in labelled.tables()[0].caption
     assert labelled.labels.checks("judge:rule")[1][1] > 20
     asked = rule.asked
     again = label(collection, sources, n=40, output=tmp_path / "labels.tsv", ask=rule)
@@ -147,7 +147,7 @@ def test_a_program_is_asked_once(tmp_path: Path) -> None:
         ({"ask": Rule(), "labeller": "anna"}, "labeller anna: no effect with ask Rule"),
         ({"ask": "llm:m", "max_length": 64}, "max_length 64: no effect"),
         ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect with ask function"),
-        ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without a colon"),
+        ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without colon"),
         ({"ask": oracle, "output": "labels.xlsx"}, r"expected a name that ends in \.tsv"),
         ({"ask": lambda *_: "yes"}, "the function answered 'yes'; expected True, False, or None"),
     ],

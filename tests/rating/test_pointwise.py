@@ -93,7 +93,7 @@ def test_a_teacher_scores_by_the_same_answers(world, tmp_path):
 
 def test_what_it_does_not_heed_is_refused(world):
     collection, negatives = world
-    with pytest.raises(InputError, match="embeds no texts"):
+    with pytest.raises(InputError, match="not an encoder"):
         foils.score_pairs(collection, negatives, teacher="llm:m", base_url="http://localhost:1/v1", max_length=64)
     with pytest.raises(InputError, match="no effect"):
         foils.score_pairs(collection, negatives, teacher="bi-encoder:m", base_url="http://localhost:1/v1")

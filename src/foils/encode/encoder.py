@@ -52,8 +52,10 @@ TOKENS = {"cpu": 1_024, "cuda": 65_536}  # of a batch, with padding, by type of 
 ON_OTHERS = 16_384
 AT_ONCE = 65_536  # texts that a GPU is given in one call, sorted by length together
 NUMBERS = 1 << 26  # of their vectors together
-ENCODE_BATCH = 32  # texts, of a model that makes its batches itself and cuts texts; of one that does not: `WINDOW`
-_PARTS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # of a batch, for models whose device was out of memory
+# Texts, of a model that makes its batches itself and cuts texts; of one that does not: `WINDOW`.
+ENCODE_BATCH = 32
+# Parts of a batch, for models whose device was out of memory.
+_PARTS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
@@ -77,10 +79,10 @@ class Encoder(Protocol):
     fingerprint: str
 
     def route(self, kind: Kind) -> str:
-        """Return what, beside the text, decides a vector of this kind: the prompt, the path through the model."""
+        """Return what beside the text decides a vector of this kind: the prompt, the path in the model."""
 
     def encode(self, texts: Sequence[str], kind: Kind) -> Floats:
-        """Return (n, d) vectors of the texts, of unit length where they are compared by the cosine, all finite."""
+        """Return (n, d) vectors of the texts, all finite, of unit length where compared by the cosine."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,8 @@ class SentenceEncoder:
         dtype = str(next((each.dtype for each in model.parameters()), "float32")).removeprefix("torch.")
         self.settings = replace(self.settings, precision=precision)
         self.precision = dtype if precision == "auto" else precision
-        named = "float32" if precision == "auto" else precision  # a model as it is, under the name that it always had
+        # A model as it is has the name that it always had.
+        named = "float32" if precision == "auto" else precision
         if precision == "float32" != dtype:
             named = f"{precision} of {dtype}"
         # "torch" stands for what runs the model: others could, and vectors that are kept stay known.
@@ -173,7 +176,7 @@ class SentenceEncoder:
             model.to(getattr(torch, precision))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Send an encoder that was loaded by name to other processes by that name: they load the same weights."""
+        """Send an encoder loaded by name to other processes by that name: they load the same weights."""
         if self._source is None:
             return super().__reduce_ex__(protocol)
         return _loaded_again, (self._source, self.settings, self.fingerprint)
@@ -222,7 +225,7 @@ class SentenceEncoder:
 
 
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
-    """Load a model: a folder, a hub name, the embedded default, or `static:NAME`, the word table of one (`load_model`).
+    """Load a model: folder, hub name, embedded default, or `static:NAME`, one's word table (`load_model`).
 
     It computes in float32 where the precision is "auto": doors, which have a collection to try it
     on, choose a faster one (`foils.encode.opening.fastest`). Nothing is downloaded where
@@ -246,7 +249,7 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
 def _loaded_again(source: str, settings: EncoderSettings, fingerprint: str) -> SentenceEncoder:
     """Load an encoder in another process; other weights than the sender's are a FailureError."""
     if (encoder := load_encoder(source, settings)).fingerprint != fingerprint:
-        raise FailureError(f"the encoder {source} has other weights here than where it was sent from; give both one")
+        raise FailureError(f"the encoder {source} has other weights here than at its sender; give both one")
     return encoder
 
 
@@ -304,7 +307,8 @@ def weights_digest(model: Any) -> str:
     tokenizer = getattr(model, "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and hasattr(backend, "to_str"):
-        facts = json.loads(backend.to_str())  # calls change padding and truncation, which the maximum length covers
+        # Calls change padding and truncation, which the maximum length covers.
+        facts = json.loads(backend.to_str())
         kept = {key: value for key, value in facts.items() if key not in ("padding", "truncation")}
         hasher.update(json.dumps(kept, sort_keys=True).encode())
     return hasher.hexdigest()
@@ -371,7 +375,7 @@ def model_outputs(
                     f"{problem}; cut texts ({spelled('max_length', '128')}), or take a smaller model"
                 ) from error
         _PARTS[model] = 2 * _PARTS.get(model, 1)
-        log.warning("%s is out of memory: from here on a batch has half as many tokens, %d", device, room()[0])
+        log.warning("%s is out of memory: from now on a batch has half as many tokens, %d", device, room()[0])
         torch.cuda.empty_cache()
         for rows in np.array_split(batch[0], 2):
             fitting((rows, tokenize([texts[row] for row in rows]).batch(np.arange(len(rows)))))
@@ -391,7 +395,7 @@ def model_outputs(
 
 
 def _without_state(model: Any) -> bool:
-    """Tell whether several threads may run the model: none of its code is its own, no rotation grows with the text."""
+    """Tell whether several threads may run the model: no code of its own, no rotation grows with the text."""
     if is_static(model):
         return True
     config: Any = model[0].auto_model.config
@@ -468,8 +472,9 @@ def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, thr
 
 
 def cross_encoder_digest(model: CrossEncoder) -> str:
-    """Return a digest of everything that decides a logit: weights, tokenizer, maximum length, prompts, modules."""
-    length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
+    """Return a digest of all that decides a logit: weights, tokenizer, maximum length, prompts, modules."""
+    # The older name warns in newer versions.
+    length = getattr(model, "max_seq_length", None) or model.max_length
     prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
     return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
 
@@ -501,7 +506,7 @@ def logits(
 
 
 def activated(model: CrossEncoder, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """Return what `model.predict` makes of logits, of any shape: by the model's own activation, often the sigmoid."""
+    """Return what `model.predict` makes of logits of any shape by the model's activation, often the sigmoid."""
     import torch
 
     return np.asarray(model.activation_fn(torch.as_tensor(np.asarray(values, np.float32))), np.float64)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
-# .json, by which a model is known.
+# The .json files by which a model is known.
 CONFIGS = ("config_sentence_transformers", "modules", "config", "adapter_config")
 CHECKSUMS, TOKENIZER = "foils_checksums.json", "tokenizer.json"
 HOW = "give a whole folder with safetensors weights, or a hub name that can be reached"
@@ -28,13 +28,13 @@ ENCODER, CROSS_ENCODER, TRANSFORMER = "SentenceTransformer", "CrossEncoder", "tr
 NAMES = {ENCODER: "encoder", CROSS_ENCODER: "cross-encoder"}
 ADVICE = {
     ENCODER: "give an encoder; to rerank: foils evaluate COLLECTION --model bm25 --reranker MODEL",
-    CROSS_ENCODER: "give a cross-encoder, or train one: foils train COLLECTION --reranker --model MODEL -o reranker/",
+    CROSS_ENCODER: "give or train a cross-encoder: foils train COLLECTION --reranker --model MODEL -o model/",
 }
 """What to give or type in the place of a model that is not of a class."""
 NO_POOLING = (
-    "{} is a transformer without pooling, and nothing says how its tokens' vectors become one of a text; train it "
-    "(foils train COLLECTION --model MODEL -o model/), or save it with sentence-transformers' modules Transformer and "
-    "Pooling"
+    "{} is a transformer without pooling, and nothing says how its tokens' vectors become one of a text; "
+    "train it (foils train COLLECTION --model MODEL -o model/), or save it with sentence-transformers' "
+    "modules Transformer and Pooling"
 )
 # of model.safetensors, as published
 _PUBLISHED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -256,7 +256,7 @@ def check_weights(
             wrong = sorted(lacking | unused)
             shown = ", ".join(wrong[:3]) + (", …" if len(wrong) > 3 else "")
             torn = any(key.removeprefix(prefix).split(".")[0] in layers for key in wrong)
-            advice = f"its config.json and its weights do not belong together; {HOW}" if torn else ADVICE[kind]
+            advice = f"its config.json and weights do not belong together; {HOW}" if torn else ADVICE[kind]
             counts = f"its files lack {len(lacking)} weights and have {len(unused)} that it does not use"
             raise InputError(f"{name} is no whole {NAMES[kind]}: {counts} ({shown}); {advice}")
         drawn |= missing
@@ -279,7 +279,8 @@ def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
     if not (weights.is_file() and tokens.is_file()):
         raise InputError(f"{folder}: needs model.safetensors and tokenizer.json; give a transformer's folder")
     with safe_open(weights, "pt") as tensors:
-        names = [name for name in tensors.keys() if name.endswith("word_embeddings.weight")]  # noqa: SIM118 (not a dict)
+        # The file is no dict.
+        names = [name for name in tensors.keys() if name.endswith("word_embeddings.weight")]  # noqa: SIM118
         if len(names) != 1:
             raise InputError(f"{weights}: expected one tensor ….word_embeddings.weight, found {len(names)}")
         table = tensors.get_tensor(names[0]).float()
@@ -382,8 +383,8 @@ def saved_kind(name: str | Path) -> str:
         return str((saved or {}).get("model_type") or ENCODER)
     if config is None and adapter is None:
         return ""
-    architectures = (config or {}).get("architectures")
-    scores = isinstance(architectures, list) and str(architectures[:1]).endswith("ForSequenceClassification']")
+    classes = (config or {}).get("architectures")
+    scores = isinstance(classes, list) and str(classes[:1]).endswith("ForSequenceClassification']")
     return CROSS_ENCODER if scores else TRANSFORMER
 
 
@@ -527,8 +528,8 @@ def similarity_of(model: Any, asked: str | None = None) -> str:
         raise UnknownNameError("similarity", asked, SIMILARITIES)
     trained_for = str(model.similarity_fn_name or "cosine")
     if asked is None and trained_for not in SIMILARITIES:
-        problem = f"the model compares vectors by {trained_for} distance; retrieval here ranks by cosine or dot"
-        raise InputError(f"{problem}: write one as similarity_fn_name in its config_sentence_transformers.json")
+        problem = f"the model compares vectors by {trained_for} distance; foils ranks by cosine or dot"
+        raise InputError(f"{problem}: set similarity_fn_name in its config_sentence_transformers.json")
     return asked or trained_for
 
 
@@ -541,7 +542,7 @@ def check_temperature_of(similarity: str, temperature: float) -> None:
     """
     if similarity == "dot" and temperature == OF_COSINES:
         log.warning(
-            "temperature %g is made for cosines, and this model compares by inner product, whose values are larger: "
-            "the usual temperature is 1",
+            "temperature %g is made for cosines, and this model compares by inner product, whose values are "
+            "larger: the usual temperature is 1",
             temperature,
         )

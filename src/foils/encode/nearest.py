@@ -171,7 +171,7 @@ def rank_rows(queries: Floats, documents: Vectors, lists: Sequence[Rows]) -> tup
         return _ranked(asked[start : start + size], documents, lists[start : start + size])
 
     groups = _side_by_side(ranked, range(0, len(lists), size))
-    return [rows for part, _ in groups for rows in part], [each for _, products in groups for each in products]
+    return [rows for part, _ in groups for rows in part], [each for _, values in groups for each in values]
 
 
 def _side_by_side(work: Callable[[int], Result], starts: range) -> list[Result]:

@@ -78,10 +78,10 @@ class EmbeddingSettings(EncoderSettings):
 
         A model by name computes in the `fastest` precision where that is left open.
         """
-        settings = EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
-        encoder = as_encoder(model, settings)
-        if isinstance(model, (str, Path)) and isinstance(encoder, SentenceEncoder) and self.precision == "auto":
-            return encoder if fastest(encoder, collection, self.open_store()) else load_encoder(model, settings)
+        chosen = EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
+        encoder = as_encoder(model, chosen)
+        if isinstance(model, str | Path) and isinstance(encoder, SentenceEncoder) and self.precision == "auto":
+            return encoder if fastest(encoder, collection, self.open_store()) else load_encoder(model, chosen)
         return encoder
 
     def open_cross_encoder(self, model: CrossEncoderLike) -> Any:

@@ -69,7 +69,7 @@ class Tokens:
     lengths: Ints
 
     def batch(self, rows: Ints, *, pinned: bool = False) -> Features:
-        """Return the tensors of these texts as the model's own `preprocess` makes them, at least one column wide."""
+        """Return these texts' tensors as the model's own `preprocess` makes them, at least one column wide."""
         import torch
 
         tokenizer, lengths = self.tokenizer, self.lengths[rows]
@@ -188,7 +188,7 @@ def _flat(lists: list[list[int]]) -> npt.NDArray[np.int32]:
 
 
 def plain_tokenizer(model: Any, *, prompt: str = "", task: str | None = None, pairs: bool = False) -> Tokenizer | None:
-    """Return the tokenizer of a model's texts; None where its preprocessing is not that of a plain text tokenizer.
+    """Return the tokenizer of a model's texts; None where it does not preprocess as a plain text tokenizer.
 
     That it gives the model's own ids and masks is tried on a few texts.
 
@@ -248,13 +248,14 @@ def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> 
 
 
 def _tried(tokenizer: Tokenizer, model: Any, task: str | None, pairs: bool) -> Tokenizer | None:
-    """Return the tokenizer, with what the model adds to every batch, if it gives what the model's own gives."""
+    """Return the tokenizer, with what the model adds to batches, if it gives what the model's own gives."""
     import torch
 
     probes: list[Text] = [(first, second) for first in PROBES for second in PROBES[1:]] if pairs else [*PROBES]
     try:
         expected, tokens = model.preprocess(probes, prompt=tokenizer.prompt or None, task=task), tokenizer(probes)
-    except Exception:  # of Rust, for a vocabulary without an unknown word: the model's own message is the better one
+    except Exception:
+        # Of Rust, for a vocabulary without an unknown word: the model's own message is the better one.
         return None
     batch = tokens.batch(np.arange(len(probes)))
     facts = {name: value for name, value in expected.items() if not isinstance(value, torch.Tensor)}
@@ -298,7 +299,7 @@ class KeptTokens:
             return Tokens(self._tokenizer, ids.values, of_ids, starts.values[rows], lengths.values[rows])
 
     def fill(self, texts: Sequence[Texts]) -> None:
-        """Have the ids of many texts ready: mapped from the cache, which keeps them for whoever has the same texts.
+        """Have many texts' ids ready: mapped from the cache, which keeps them for whoever has the same texts.
 
         Nothing is done for fewer than `LEAST_KEPT`, or where ids of some texts are there already.
         """
@@ -353,7 +354,7 @@ class _Growing:
 
 
 def kept_tokens(model: Any, *, prompt: str = "", task: str | None = None, pairs: bool = False) -> KeptTokens | None:
-    """Return what keeps the ids of a model's texts as long as the model is there; None as for `plain_tokenizer`."""
+    """Return what keeps the ids of a model's texts while the model lives; None as for `plain_tokenizer`."""
     tokenizer = plain_tokenizer(model, prompt=prompt, task=task, pairs=pairs)
     if tokenizer is None:
         return None

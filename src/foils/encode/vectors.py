@@ -89,7 +89,7 @@ class Vectors:
         """
         wanted = self.positions[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
         if (wanted < 0).any():
-            raise InputError(f"{int((wanted < 0).sum())} of {len(wanted)} rows have no vector; embed them first")
+            raise InputError(f"{(wanted < 0).sum()} of {len(wanted)} rows have no vector; embed them first")
         vectors = np.take(self.array, wanted, axis=0)
         return np.asarray(vectors, np.float64 if self.array.dtype == np.float64 else np.float32)
 
@@ -144,12 +144,12 @@ class VectorStore:
         slices = range(0, len(texts), SLICE)
         keys = np.concatenate([text_keys((), route), *(text_keys(texts[at : at + SLICE], route) for at in slices)])
         rows = kept.find(keys)
-        present, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
+        known, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
         # Each distinct text once.
         fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]
         encode, size = partial(_encoded, encoder, kind), getattr(encoder, "at_once", BLOCK)
-        with progress.task(task or f"embedding {kind} texts", total=present + len(fresh), unit=unit) as advance:
-            advance(present)
+        with progress.task(task or f"embedding {kind} texts", total=known + len(fresh), unit=unit) as advance:
+            advance(known)
             for block, vectors in map_shards(encode, _blocks(texts, keys, fresh, size), model=True):
                 kept.append(block, vectors)
                 advance(len(block))
@@ -160,10 +160,10 @@ class VectorStore:
         _, first = np.unique(rows, return_index=True)
         if encoder.dimension > 1 and len(first) >= ALIKE:  # one number is the score of a pair
             sample = embedded.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
-            # Nothing can be ranked by these.
+            # Vectors so much alike rank nothing.
             if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():
                 problem = f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector"
-                raise InputError(f"{problem}: its weights are zero, or its training collapsed; take another model")
+                raise InputError(f"{problem}: its weights are zero, or its training collapsed; take another")
         return embedded
 
 

@@ -95,8 +95,8 @@ def first_documents(run: Run, collection: Collection, depth: int, *, split: str 
         table = table.filter(pc.is_in(table["query_id"], value_set=judged.cast(table["query_id"].type)))
         if not len(table):
             raise InputError(
-                f"no query of the split {split!r} of {collection.name} is in the run {run.name}; check the split "
-                f"(there are {', '.join(collection.splits)}) and the query ids"
+                f"no query of the split {split!r} of {collection.name} is in the run {run.name}; check the "
+                f"split (there are {', '.join(collection.splits)}) and the query ids"
             )
     table = table.filter(pc.less(table["rank"], depth))
     known = np.stack([collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])]) >= 0
@@ -104,7 +104,7 @@ def first_documents(run: Run, collection: Collection, depth: int, *, split: str 
     if len(unknown):
         first = table.slice(unknown[0], 1).to_pylist()[0]
         raise InputError(
-            f"{len(unknown)} rows of the run {run.name} name a query or document that {collection.name} does not have "
+            f"{len(unknown)} rows of run {run.name} name a query or document that {collection.name} lacks "
             f"(query {first['query_id']}, document {first['doc_id']}); use the collection the run was made on"
         )
     return replace(run, table=table)
@@ -143,7 +143,7 @@ def rerank_run(
             if of_block.shape != scores[part].shape or not np.isfinite(of_block).all():
                 raise FailureError(
                     f"the reranker gave scores of shape {of_block.shape} for {len(scores[part])} pairs, "
-                    f"{int((~np.isfinite(of_block)).sum())} of them not finite; expected one finite score a pair"
+                    f"{(~np.isfinite(of_block)).sum()} of them not finite; expected one finite score a pair"
                 )
             scores[part] = of_block
             advance(len(of_block))
@@ -271,9 +271,7 @@ class Evaluation(Result):
             for c in self.comparisons
         ]  # fmt: skip
         columns = ["systems", "measure", "difference", "p (randomised)", "p (Holm)", "test", "p (test)"]
-        caption = (
-            "p (randomised) and its Holm correction are about the difference of means; Wilcoxon's p is about ranks"
-        )
+        caption = "p (randomised) and its Holm correction are about mean differences, Wilcoxon's about ranks"
         return [means, Table("Differences", columns, rows, caption)]
 
     def write_runs(self, folder: str | Path) -> None:
@@ -284,7 +282,7 @@ class Evaluation(Result):
         """
         files = [re.sub(r"[/\\:\x00-\x1f]", "_", run.name).lstrip(".") + ".trec" for run in self.runs]
         if len(set(files)) < len(files):
-            raise InputError(f"systems whose files would have one name: {', '.join(sorted(files))}; give other names")
+            raise InputError(f"systems whose files have one name: {', '.join(sorted(files))}; rename them")
         for run, file in zip(self.runs, files, strict=True):
             run.write(Path(folder) / file)
 
@@ -299,7 +297,7 @@ class Evaluation(Result):
                     "name": system.name,
                     **facts.get(system.name, {}),
                     "measures": system.means,
-                    "intervals": {measure: list(ends) for measure, ends in self.intervals[system.name].items()},
+                    "intervals": {name: list(ends) for name, ends in self.intervals[system.name].items()},
                     "unanswered": list(system.unanswered),
                     "per_query": {
                         measure: dict(zip(system.query_ids, values.tolist(), strict=True))
@@ -352,7 +350,7 @@ def evaluate_runs(
         if len(system.unanswered) == len(system.query_ids):
             raise InputError(_why_silent(run, collection, split))
     intervals = {
-        system.name: {measure: bootstrap_interval(values, rng=rng) for measure, values in system.per_query.items()}
+        system.name: {name: bootstrap_interval(values, rng=rng) for name, values in system.per_query.items()}
         for system in systems
     }
     values = {system.name: system.per_query for system in systems}
@@ -424,16 +422,16 @@ def runs_of(
     """
     if all(system.kind == "reranker" for system in systems):
         raise InputError(
-            f"nothing to evaluate; give an encoder ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
+            f"nothing to evaluate; give a model ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
         )
     lengths: dict[str, int] = {}
     opening = partial(_opened, collection=collection, embedding=embedding, lexical=lexical or BM25Settings())
     opened = [opening(each, split=split, top=top, lengths=lengths) for each in systems]
     if len(set(lengths.values())) > 1:
         log.warning(
-            "the systems cut texts after different numbers of tokens (%s), which is part of their difference; %s "
-            "measures all at one",
-            ", ".join(f"{name}: {length}" for name, length in lengths.items()), spelled("max_length", "TOKENS"),
+            "the systems cut texts after different numbers of tokens (%s), which is part of their "
+            "difference; %s measures all at one",
+            ", ".join(f"{name}: {limit}" for name, limit in lengths.items()), spelled("max_length", "TOKENS"),
         )  # fmt: skip
     runs = [None if system.kind == "reranker" else run() for system, run in zip(systems, opened, strict=True)]
     files = [run for system, run in zip(systems, runs, strict=True) if system.kind == "run"]

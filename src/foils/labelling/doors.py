@@ -229,7 +229,7 @@ class LabelSettings(Settings):
         if isinstance(self.ask, str):
             check_names("judge", [self.ask.partition(":")[0]], (TERMINAL, *JUDGES))
         if not self.labeller.strip() or ":" in self.labeller:
-            raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
+            raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without colon")
 
 
 @dataclass(frozen=True)
@@ -315,12 +315,12 @@ class Labelled(Result):
             for each in self.shares
         ]  # fmt: skip
         programs = ", ".join(self.labels.programs())
-        caption = f"{programs}: as judged, its errors not taken off; foils score --labels does." if programs else ""
+        caption = f"{programs}: as judged; foils score --labels takes its errors off." if programs else ""
         used = [Table(name, ("", "value"), use.rows(name)) for name, use in self.models.items()]
         title = f"Labels → {self.output}" if self.output else "Labels"
         if self.sheet is not None:
             pairs = counted(self.in_sheet, "pairs")
-            note = f"{pairs} in {self.sheet}: fill in the column answer with yes or no; {spelled('answers')} reads it."
+            note = f"{pairs} in {self.sheet}: put yes or no in column answer; {spelled('answers')} reads it."
             caption = f"{note}\n{caption}".rstrip()
         return [Table(title, columns, rows, caption), *used]
 
@@ -368,7 +368,7 @@ def _ask(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False)
     finally:
         sheet.write()
     if missing and not skips:
-        log.info("%s gave no answer on %d of %d pairs; they are asked about again", name, missing, len(places))
+        log.info("%s did not answer %d of %d pairs; they are asked about again", name, missing, len(places))
 
 
 def _check_labelling(labelling: LabelSettings) -> None:
@@ -376,8 +376,8 @@ def _check_labelling(labelling: LabelSettings) -> None:
     asks = labelling.ask is not None or not (labelling.answers or labelling.sheet)
     if labelling.ask is None and asks and not sys.stdin.isatty():
         raise InputError(
-            f"nobody is there to judge: there is no terminal; give {spelled('sheet', 'sixty.csv')}, a sheet to fill in "
-            f"(and then {spelled('answers', 'sixty.csv')}), {spelled('ask', 'llm:MODEL')}, or in Python a function"
+            f"nobody is there to judge (no terminal); give {spelled('sheet', 'sixty.csv')}, a sheet to fill "
+            f"(then {spelled('answers', 'sixty.csv')}), {spelled('ask', 'llm:MODEL')}, or a Python function"
         )
     if asks and labelling.output is None:
         raise InputError(f"{spelled('output', 'FILE')} is missing: it keeps the answers, as labels.tsv")
@@ -420,10 +420,8 @@ def label(
     for answers in several(labelling.answers):
         elsewhere = sheet.add(read_answers(answers, loaded, universe), person=labelling.labeller)
         if elsewhere:
-            message = (
-                "%d answers are about other pairs than the %d that these sources, -n and seed draw: they are kept, and"
-            )
-            log.warning(f"{message} no share counts them", elsewhere, len(drawn.rows))
+            message = "%d answers are about other pairs than the %d that these sources, -n and seed draw:"
+            log.warning(f"{message} they are kept, and no share counts them", elsewhere, len(drawn.rows))
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
     unanswered: list[int] = []

@@ -318,8 +318,8 @@ def verdicts_of(
 
     def confirmed(least: float, probability: Floats, holds: Callable[[float], bool]) -> float:
         above = probability[probability >= least]
-        quantiles = np.quantile(above, np.linspace(0, 1, STEPS), method="higher").tolist() if len(above) else []
-        return next((each for each in quantiles if holds(each)), 2.0)
+        levels = np.quantile(above, np.linspace(0, 1, STEPS), method="higher").tolist() if len(above) else []
+        return next((each for each in levels if holds(each)), 2.0)
 
     high = confirmed(max(0.5, threshold(p, precision)), p, lambda t: share(prior >= t) >= precision)
     low = confirmed(
@@ -428,8 +428,8 @@ def _check_relabelling(relabelling: RelabelSettings) -> None:
     """Refuse a call in which nobody answers."""
     if relabelling.judge is None and not relabelling.labels:
         raise InputError(
-            f"nobody says which rows are answers; give {spelled('judge', 'JUDGE')}, or answers of foils label: "
-            f"{spelled('labels', 'FILE')}"
+            f"nobody says which rows are answers; give {spelled('judge', 'JUDGE')}, or answers of foils "
+            f"label: {spelled('labels', 'FILE')}"
         )
 
 
@@ -456,14 +456,14 @@ def relabel(
         FailureError: the judge failed; what a language model answered is kept, and the same command goes on.
 
     Example:
-        foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 --promoted found.tsv
-        -o relabelled.parquet
+        foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1
+        --promoted found.tsv -o relabelled.parquet
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     present = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
     if present:
-        raise InputError(f"{named.name} has {' and '.join(present)} already; relabel the table it was made from")
+        raise InputError(f"{named.name} has {' and '.join(present)} already; relabel the table it came from")
 
     # 1. What is seen of each row before anybody answers.
     encoder, store = encoding.open(loaded)

@@ -325,8 +325,8 @@ def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pa
     queries = collection.query_texts(query_rows)
     texts = [collection.document_texts(np.maximum(rows, 0)) for rows in (positives, doc_rows)]
     return [
-        Pair(query, positive if row >= 0 else "", document if pair["text"] is None else pair["text"])
-        for pair, query, row, positive, document in zip(pairs, queries, positives.tolist(), *texts, strict=True)
+        Pair(query, positive if row >= 0 else "", text if pair["text"] is None else pair["text"])
+        for pair, query, row, positive, text in zip(pairs, queries, positives.tolist(), *texts, strict=True)
     ]
 
 

@@ -108,8 +108,8 @@ class Mined(Negatives):
         """Say how more rows would be kept or, where no document was ranked, why."""
         if len(self):
             return super().looser()
-        settings = self.provenance.get("settings", {})
-        analyser = f"{settings['analyser']}, language {settings['language']}" if "analyser" in settings else ""
+        facts = self.provenance.get("settings", {})
+        analyser = f"{facts['analyser']}, language {facts['language']}" if "analyser" in facts else ""
         reading = f" (BM25 reads texts by {analyser}; choose with {spelled('language')})" if analyser else ""
         return f"Why lists are short: {'; '.join(self.short) or 'there is no query'}{reading}."
 

@@ -151,7 +151,8 @@ def mine_hard_negatives(
         margin=absolute_margin, relative_margin=relative_margin, max_score=max_score, min_score=min_score
     )
     if cross_encoder is not None and not limits.changed():
-        log.warning("cross_encoder has no effect without a margin, max_score or min_score, as in sentence-transformers")
+        # As in sentence-transformers.
+        log.warning("cross_encoder has no effect without a margin, max_score or min_score")
         cross_encoder = None
     end = range_max
     if end is None:
@@ -159,7 +160,7 @@ def mine_hard_negatives(
         end = range_min + num_negatives * (10 if wide else 1) + most_pairs
     if num_negatives < 1 or range_min < 0 or num_negatives > end - range_min:
         problem = f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks"
-        raise InputError(f"{problem} for {num_negatives} negatives; expected at least 1, and as many ranks, from 0 on")
+        raise InputError(f"{problem} for {num_negatives} negatives; give at least 1 and as many ranks from 0")
     if sampling_strategy == "top":
         refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
     elif seed is None:

@@ -360,7 +360,7 @@ def parse(content: str) -> list[str]:
     keyed = [item for value in values if isinstance(value, dict) for item in value.items()]
     named = [value_of for key, value_of in keyed if "negative" in key.lower() and "reason" not in key.lower()]
     for listed in [named] if named else [value for value in values if isinstance(value, list)]:
-        texts = [text for value_of in listed for text in (value_of if isinstance(value_of, list) else [value_of])]
+        texts = [text for entry in listed for text in (entry if isinstance(entry, list) else [entry])]
         stripped = [text.strip() for text in texts if isinstance(text, str)]
         if stripped:
             return stripped

@@ -267,7 +267,7 @@ class Models:
         """Return the positives' scores by a scorer, or by a retriever that scores."""
         if not hasattr(scorer, "score"):
             asked = f"{spelled('scorer')} encoder"
-            raise InputError(f"scores of the positives are wanted, which this source does not give; choose {asked}")
+            raise InputError(f"this source gives no scores of the positives; choose {asked}")
         return PositiveScores.of(self.collection, scorer, self.collection.queries_of(self.split))
 
     def miner(self, method: str, window: WindowSettings) -> tuple[Miner, dict[str, Any]]:
@@ -293,8 +293,8 @@ class Models:
             **({"keep_positives": True} if window.keep_positives else {}),
         }
         miner = Miner(
-            loaded, retriever, top=window.top, near_duplicate=window.near_duplicate, rules=rules, scorer=scorer,
-            draw=draw, seed=window.seed, ranks=ranks, keep_positives=window.keep_positives,
+            loaded, retriever, top=window.top, near_duplicate=window.near_duplicate, rules=rules,
+            scorer=scorer, draw=draw, seed=window.seed, ranks=ranks, keep_positives=window.keep_positives,
         )  # fmt: skip
         return miner, facts
 
@@ -441,7 +441,7 @@ def fuse_sources(
     if len(sources) < 2:
         raise InputError(f"a union needs at least two sources, not {len(sources)}")
     check_names("source", fusion.weights or {}, sources)
-    stacked = pa.concat_tables([_labelled(negatives, order) for order, negatives in enumerate(sources.values())])
+    stacked = pa.concat_tables([_labelled(each, order) for order, each in enumerate(sources.values())])
     settings = _checked_settings(fusion, list(sources), stacked)
     lists = fuse_lists(
         codes(stacked["query_id"]),

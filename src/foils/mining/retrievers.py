@@ -85,10 +85,10 @@ class BM25Retriever:
         else:
             parts = make()
         scores, rows, offsets = parts
-        # Spares a copy.
+        # Short numbers spare a copy.
         offsets = offsets.astype(rows.dtype if len(rows) < np.iinfo(rows.dtype).max else np.int64)
         self._scores = sparse.csr_array((scores, rows, offsets), shape=(len(offsets) - 1, len(collection.documents)))
-        # Of each term.
+        # Of each term's documents.
         self._sizes, self._largest = np.diff(offsets), np.maximum.reduceat(scores, offsets[:-1])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -98,7 +98,7 @@ class BM25Retriever:
     def over_queries(self, queries: pa.Table) -> BM25Retriever:
         """Return a retriever with the same index for other queries, given as a collection's table of them."""
         other = object.__new__(type(self))  # copy.copy goes by __reduce__, which makes the index anew
-        vars(other).update({**vars(self), "_collection": replace(self._collection, queries=queries, qrels={})})
+        vars(other).update(vars(self) | {"_collection": replace(self._collection, queries=queries, qrels={})})
         return other
 
     def _indexed(self) -> tuple[npt.NDArray[Any], ...]:
@@ -154,7 +154,7 @@ class BM25Retriever:
             InputError: a document that is not in the collection.
         """
         if (pairs.doc_rows < 0).any():
-            raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
+            raise InputError("documents with their own text are not in the BM25 index; use another scorer")
         rows, groups, scores = np.unique(pairs.query_rows), grouped(pairs.query_rows), np.zeros(len(pairs))
         for start, terms, _ in self._counted(rows):
             for listed, pairs_of_query in zip(terms, groups[start:], strict=False):
@@ -215,8 +215,8 @@ class BM25Retriever:
             texts = self._collection.query_texts(query_rows[start : start + size])
             lists = self._tokenizer.tokenize(texts, update_vocab=False, **AS_NUMBERS)
             known = [[term for term in listed if 0 <= term < terms] for listed in lists]
-            offsets, flat = np.cumsum([0, *map(len, known)]), np.array([*chain.from_iterable(known)], np.int64)
-            counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(lists), terms))
+            bounds, ids = np.cumsum([0, *map(len, known)]), np.array([*chain.from_iterable(known)], np.int64)
+            counts = sparse.csr_array((np.ones(len(ids), np.float32), ids, bounds), shape=(len(lists), terms))
             yield start, known, counts
 
 
@@ -320,7 +320,7 @@ class DenseRetriever:
             InputError: a document that is not in the collection; `EncoderScorer` scores those too.
         """
         if (pairs.doc_rows < 0).any():
-            raise InputError("documents with a text of their own have no vector here; score them with an encoder")
+            raise InputError("documents with their own text have no vector here; score them with an encoder")
         return paired_products(self.queries, pairs.query_rows, self.documents, pairs.doc_rows)
 
 
@@ -354,12 +354,12 @@ class CrossEncoderRetriever:
         rows, _ = self._pool.search(query_rows, min(self._depth, len(self._collection.documents)))
         queries = np.broadcast_to(np.asarray(query_rows)[:, None], rows.shape)
         labelled = self._collection.known_positives.contain(queries.ravel(), rows.ravel()).reshape(rows.shape)
-        inside = (rows >= 0) & ~labelled
+        kept = (rows >= 0) & ~labelled
         scores = np.full(rows.shape, np.nan)
-        scores[inside] = self.score(TextPairs(self._collection, queries[inside], rows[inside], scores[inside]))
-        order = np.lexsort((rows, np.where(inside, -scores, np.inf)), axis=1)[:, :depth]
+        scores[kept] = self.score(TextPairs(self._collection, queries[kept], rows[kept], scores[kept]))
+        order = np.lexsort((rows, np.where(kept, -scores, np.inf)), axis=1)[:, :depth]
         ranked, values = np.full((len(rows), depth), -1, np.int64), np.full((len(rows), depth), np.nan)
-        ranked[:, : order.shape[1]] = np.take_along_axis(np.where(inside, rows, -1), order, axis=1)
+        ranked[:, : order.shape[1]] = np.take_along_axis(np.where(kept, rows, -1), order, axis=1)
         values[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
         return ranked, values
 

@@ -390,15 +390,15 @@ class TriSampler:
         places = known.places(pairs.query_rows)
         if (places < 0).any() or (pairs.doc_rows < 0).any():
             raise InputError("TriSampler needs queries with a positive, and candidates of the collection")
-        positives = known.first[places]
-        sides = (self.queries, pairs.query_rows), (self.documents, positives), (self.documents, pairs.doc_rows)
-        # Three vectors, in float32 and 64.
+        labelled = known.first[places]
+        sides = (self.queries, pairs.query_rows), (self.documents, labelled), (self.documents, pairs.doc_rows)
+        # Each pair has three vectors, in float32 and 64.
         size = memory.rows_at_once(36 * self.queries.dimension, most=BLOCK)
         cosines = np.empty((3, len(pairs)))
         for start in range(0, len(pairs), size):
             part = slice(start, start + size)
-            vectors_of_sides = (vectors.take(rows_of_side[part]) for vectors, rows_of_side in sides)
-            q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in vectors_of_sides)
+            of_sides = (vectors.take(rows_of_side[part]) for vectors, rows_of_side in sides)
+            q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in of_sides)
             cosines[:, part] = [np.einsum("nd,nd->n", a, b) for a, b in ((q, p), (q, d), (p, d))]
         return cosines
 

@@ -61,8 +61,8 @@ def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
     """Return the texts of the pairs' documents, each document's once, and which each pair has, (n,)."""
     count = len(pairs.collection.documents)
     numbers = np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows)
-    keys, document = np.unique(numbers, return_inverse=True)
-    return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), document
+    keys, places = np.unique(numbers, return_inverse=True)
+    return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), places
 
 
 class PairEncoder:
@@ -107,9 +107,9 @@ class PairEncoder:
         return check_finite(logits(self.model, pairs, batch_size=self._batch_size)[:, None], texts, self.name)
 
 
-def pair_texts(queries: Sequence[str], documents: Sequence[str]) -> list[str]:
+def pair_texts(queries: Sequence[str], texts: Sequence[str]) -> list[str]:
     """Return each pair of a query and a document as one text."""
-    return [f"{len(query)}{_BREAK}{query}{_BREAK}{text}" for query, text in zip(queries, documents, strict=True)]
+    return [f"{len(query)}{_BREAK}{query}{_BREAK}{text}" for query, text in zip(queries, texts, strict=True)]
 
 
 class CrossEncoderScorer(PairEncoder):
@@ -214,10 +214,10 @@ class ScoredPairs(Negatives):
 def check_teacher(teacher: EncoderLike, embedding: EmbeddingSettings) -> None:
     """Refuse options of an encoder where none is the teacher."""
     if _kind_of(teacher)[0] == LLM:
-        refuse(embedding.changed(), f"with {spelled('teacher', 'llm:MODEL')}, which embeds no texts; leave it out")
+        refuse(embedding.changed(), f"with {spelled('teacher', 'llm:MODEL')}, not an encoder; leave it out")
     if _kind_of(teacher)[0] == CROSS_ENCODER:
         idle = {key: value for key, value in embedding.changed().items() if key not in (*OF_CROSS_ENCODERS, "vectors")}
-        refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, which embeds texts; give it, or leave it out")
+        refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, an encoder; give it or leave it out")
 
 
 @door(check=check_teacher, needs={"llm": {"teacher": LLM}})

@@ -203,7 +203,7 @@ class Lexicon:
         from sklearn.feature_extraction.text import CountVectorizer
 
         tokens, queries = TOKENIZERS[tokenizer], records.collection.query_texts(records.queries)
-        # Sklearn wants one.
+        # sklearn wants at least one word.
         words = [*dict.fromkeys(token for query in queries for token in tokens(query))] or [""]
         counter = CountVectorizer(analyzer=tokens, vocabulary=words, binary=True, dtype=np.float64)
         return cls(counter, *(_sets(texts, counter) for texts in (queries, records.texts)))

@@ -77,7 +77,7 @@ def log_det(information: Float64s, regularization: float = 1.0) -> float:
     except np.linalg.LinAlgError:
         factor = np.full(scaled.shape, np.nan)
     if not np.isfinite(factor).all():
-        raise InputError(f"lambda {regularization} is below the precision of the vectors; choose a larger one")
+        raise InputError(f"lambda {regularization} is below the precision of the vectors; take a larger one")
     return float(2 * np.log(np.diagonal(factor)).sum())
 
 

@@ -282,30 +282,30 @@ class Scores(Result):
         shared = len(records.shared())
         if shared < ALIKE * len(records):
             lines.append(
-                f"the sources do not cover the same records: {shared:,} of {len(records):,} are in every source; "
+                f"the sources cover different records: {shared:,} of {len(records):,} are in every source; "
                 "compare scores with the numbers of records in view, or score a sample of the shared ones "
                 f"(--sample {max(1, shared)})"
             )
         every = [*self.sources, *([self.control] if self.control else [])]
         if short := [each.name for each in every if not math.isnan(each.eci_sem_low) and not each.interval_covers]:
             lines.append(
-                f"does not cover: at λ {self.settings.regularization:g} the score of so few records lies more than two "
-                f"standard errors below that of many, and the interval is too narrow ({', '.join(short)}); score more "
-                "records or choose a larger λ"
+                f"does not cover: at λ {self.settings.regularization:g} the score of so few records is over "
+                f"two standard errors below that of many; the interval is too narrow ({', '.join(short)}); "
+                "score more records or choose a larger λ"
             )
         return lines
 
     def tables(self) -> list[Table]:
         """Return the ranking, best first, with what lies behind it."""
         title = f"Sources of negatives by {'ECI_sem' if self.by == 'eci_sem' else 'ECI'}"
-        columns = ["source", "ECI_sem", f"{100 * CONFIDENCE:g} % interval", "÷ control", "ρ", "η", "ψ", "inverted",
-                   "MNRL", "ECI", "ECI, list", "records", "negatives", ""]  # fmt: skip
+        columns = ["source", "ECI_sem", f"{100 * CONFIDENCE:g} % interval", "÷ control", "ρ", "η", "ψ",
+                   "inverted", "MNRL", "ECI", "ECI, list", "records", "negatives", ""]  # fmt: skip
         listed = [*self.ranked, *([self.control] if self.control else [])]
         rows = [
-            (each.name, number(each.eci_sem, 4), each.interval_text(), number(each.control_ratio, 2), number(each.rho),
-             number(each.eta), number(each.psi), f"{100 * each.inversion_rate:.1f} %", number(each.mnrl_proxy),
-             number(each.eci), number(each.eci_list), f"{each.records:,}", f"{each.negatives:,}",
-             "easy" if each.easy else "")
+            (each.name, number(each.eci_sem, 4), each.interval_text(), number(each.control_ratio, 2),
+             number(each.rho), number(each.eta), number(each.psi), f"{100 * each.inversion_rate:.1f} %",
+             number(each.mnrl_proxy), number(each.eci), number(each.eci_list), f"{each.records:,}",
+             f"{each.negatives:,}", "easy" if each.easy else "")
             for each in listed
         ]  # fmt: skip
         notes = [
@@ -314,7 +314,7 @@ class Scores(Result):
             f"the margin of ECI: {MARGINS['triplet']}; of ECI, list: {MARGINS['list']}",
         ]
         if any(score.easy for score in self.sources):
-            notes.append("easy: not clearly below random negatives, so its score speaks of easiness, not of quality")
+            notes.append("easy: not clearly below random negatives; its score shows easiness, not quality")
         notes += self.warnings
         notes += [f"{each.name}: left out {left_out(each.dropped)}" for each in self.sources if each.dropped]
         easy = frozenset(index for index, score in enumerate(listed) if score.easy)

@@ -270,7 +270,7 @@ def _check_sources(sources: Mapping[str, Negatives], sample: int | None) -> None
         raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
     bad = [name for name in sources if not name or name == CONTROL or "+" in name]
     if bad:
-        raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
+        raise InputError(f"source names {bad}; give names, not {CONTROL!r}, without +, which joins hybrids")
 
 
 def _sample(records: Rows, of_sources: Sequence[Rows], count: int, seed: int) -> Rows:

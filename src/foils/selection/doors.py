@@ -78,7 +78,7 @@ class Selected(Negatives):
         notes = [*filter(None, [self.nothing_kept()])]
         notes += [f"{why}: {count:,}" for why, count in self.rejected().items()]
         if thresholds := self.selection.thresholds:
-            notes.append("thresholds: " + ", ".join(f"{name} {value:.0f}" for name, value in thresholds.items()))
+            notes.append("thresholds: " + ", ".join(f"{name} {gap:.0f}" for name, gap in thresholds.items()))
         return [Table(self.title, ("tier", "rows", "kept", "weight"), rows, "\n".join(notes))]
 
     def to_json(self) -> dict[str, Any]:

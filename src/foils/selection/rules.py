@@ -181,8 +181,8 @@ def table(
     p = rows.preference
     decided = np.isfinite(p) & (rows.gap >= BORDERLINE[0]) & (rows.gap <= BORDERLINE[1])
     weight = np.where(decided, np.where(p < 0.65, 0.0, np.where(p > 0.75, 1.0, 0.3)), weight)
-    rejections = {NOT_BETTER: decided & (p < 0.65), DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}
-    return select(rows, rejections, weight, _words(at), dict(zip(TIERS[1:], map(float, bounds), strict=True)))
+    rejected = {NOT_BETTER: decided & (p < 0.65), DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}
+    return select(rows, rejected, weight, _words(at), dict(zip(TIERS[1:], map(float, bounds), strict=True)))
 
 
 def percentile(rows: RatedRows, *, percentiles: tuple[float, float, float] = (10.0, 25.0, 75.0)) -> Selection:
@@ -603,7 +603,7 @@ class LearningProgress:
         gained = loss_before - loss_after
         if not (0 <= tier < self.tiers and np.isfinite(gained) and duration > 0):
             raise InputError(
-                f"tier {tier}, progress {gained}, duration {duration}; expected 0–{self.tiers - 1}, finite, above 0"
+                f"tier {tier}, progress {gained} in {duration}; expected 0–{self.tiers - 1}, finite, above 0"
             )
         history = (*self.history, gained / duration)[-_HISTORY:]
         low, high = np.percentile(history, [20, 80])

@@ -275,7 +275,7 @@ def _finite(values: npt.ArrayLike) -> Floats:
     sample = np.asarray(values, np.float64)
     if sample.ndim != 1 or not len(sample) or not np.isfinite(sample).all():
         raise InputError(
-            f"expected a list of finite values, at least one; found shape {sample.shape}; measure every query for both "
-            "systems (an unanswered one counts 0)"
+            f"expected a list of finite values, at least one; found shape {sample.shape}; measure every "
+            "query for both systems (an unanswered one counts 0)"
         )
     return sample
