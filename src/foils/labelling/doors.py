@@ -122,7 +122,7 @@ def by_language_model(questions: RelevanceQuestions) -> PairJudge:
 
 
 def open_judge(who: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> PairJudge:
-    """Return the judge of a name (`KIND:MODEL` as for `foils rate`), of its objects, or of a function.
+    """Return the judge of pairs: by name (`KIND:MODEL` as for `foils rate`), its object, or a function.
 
     A language model is asked how likely one document is an answer.
 

@@ -208,7 +208,7 @@ class BM25Retriever:
         return self._scores.indices[part], self._scores.data[part]
 
     def _counted(self, query_rows: Rows) -> Iterator[tuple[int, list[list[int]], sparse.csr_array]]:
-        """Yield where a block of queries begins, and each's terms that documents have, counted."""
+        """Yield where a block of queries begins, and each query's terms that documents have, with counts."""
         terms, documents = self._scores.shape
         size = memory.rows_at_once(ENTRY * min(FEW, documents) * workers(), most=QUERIES)
         for start in range(0, len(query_rows), size):

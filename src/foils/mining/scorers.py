@@ -66,7 +66,7 @@ def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
 
 
 class PairEncoder:
-    """A CrossEncoder as `Encoder` of pairs, each one text (`pair_texts`), to vectors of one number.
+    """A CrossEncoder as an `Encoder` of pairs, each one text (`pair_texts`), to vectors of one number.
 
     So a store keeps its logits, before any activation, by the model's weights and the texts.
 

@@ -101,7 +101,7 @@ def target_moments(
     *,
     block: int = SUMMED,
 ) -> dict[str, Moments]:
-    """Return name -> moments of each target, over all triplets; one of several targets is multiplied once.
+    """Return name -> a target's moments over all triplets; a triplet of several targets is multiplied once.
 
     Memory is one matrix a target, beside those that `together` lets be worked on.
 

@@ -370,7 +370,7 @@ def _brought(part: DocumentTexts) -> list[str]:
 def _draw_control(
     sources: list[tuple[Rows, Rows]], corpus: Rows, labelled: PairIndex, rng: np.random.Generator
 ) -> tuple[Rows, Rows]:
-    """Draw each record as many of the corpus's texts as the sources have on average, none a positive."""
+    """Draw for each record as many corpus texts as the sources have on average, none of them a positive."""
     sizes = [len(record) / len(np.unique(record)) for record, _ in sources]
     wanted = max(1, round(float(np.mean(sizes))))
     have = np.unique(np.concatenate([record for record, _ in sources]))

@@ -76,7 +76,7 @@ def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
 
 
 def importance(members: Sequence[Rows], pairs: int) -> Floats:
-    """Return (N,) each pair's worth of a look: Σ of 1/|J_s| over the sources that hold it; its sum is 1.
+    """Return (N,) the importance of each pair: Σ of 1/|J_s| over the sources that hold it; its sum is 1.
 
     That is how much the share of false negatives of each source depends on it.
 
