@@ -99,8 +99,8 @@ def check_vectors(queries: NDArray[np.floating], documents: NDArray[np.floating]
     """
     if queries.ndim != 2 or queries.shape != documents.shape or {queries.dtype.kind, documents.dtype.kind} != {"f"}:
         raise InputError(
-            "row i of queries and of documents are the i-th training pair: floating-point matrices of one shape "
-            f"(N, d); got {queries.dtype} {queries.shape} and {documents.dtype} {documents.shape}"
+            "row i of queries and of documents are the i-th training pair: floating-point matrices of one "
+            f"shape (N, d); got {queries.dtype} {queries.shape} and {documents.dtype} {documents.shape}"
         )
     for name, matrix in (("queries", queries), ("documents", documents)):
         for start in range(0, len(matrix), BLOCK):
@@ -406,7 +406,7 @@ MOST_PARTS = 4
 
 
 def parts_of(batch_size: int, sources: int) -> int:
-    """Return the pieces of a batch, one data set each: as many as data sets, 4 at most, by which it divides."""
+    """Return the pieces of a batch, one data set each: as many as these, 4 at most, by which it divides."""
     return max(each for each in range(1, min(sources, MOST_PARTS) + 1) if batch_size % each == 0)
 
 

@@ -161,8 +161,8 @@ def kmeans_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tu
     )
     step = max(1, n // 65536)
     model.fit(np.asarray(queries[::step], np.float32))
-    parts = (np.asarray(queries[start : start + 16384], np.float32) for start in range(0, n, 16384))
-    return rng.permutation(n).astype(np.int64), np.concatenate(list(map(model.predict, parts))).astype(np.int64)
+    groups = [model.predict(np.asarray(queries[i : i + 16384], np.float32)) for i in range(0, n, 16384)]
+    return rng.permutation(n).astype(np.int64), np.concatenate(groups).astype(np.int64)
 
 
 def facility_location_seeds(queries: Matrix, *, seeds: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -375,7 +375,7 @@ class Filler:
         return (toward @ documents.T).astype(np.float64) / self.tau
 
     def at_random(self, batch: Rows, filled: int) -> Rows:
-        """Fill the batch with unused rows at random, in rounds free of conflicts in themselves: classes in turn."""
+        """Fill the batch with random unused rows, in rounds without inner conflicts: classes in turn."""
         line = self.rng.permutation(np.flatnonzero(~self.state[0]))
         while (filled := self.take(line, batch, filled, batch.size, NO_ROWS)) < batch.size:
             self.stamp += 1
@@ -460,7 +460,7 @@ class _Grower(Filler):
         for factor in WIDER if self.classes >= size else WIDER[:1]:
             rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS
             before = 0
-            while before < filled < size:  # a round adds as many candidates as the batch has rows, if they fit
+            while before < filled < size:  # a round adds as many candidates as the batch has, if they fit
                 seeds, before = batch[:filled].copy(), filled
                 toward = self.toward(seeds)
                 totals = logsumexp(self.weights(toward, seeds), axis=1)

@@ -66,7 +66,7 @@ def free(row: int, stamp: int, state: Any) -> bool:
 
 @compiled
 def join(row: int, stamp: int, state: Any, order: Any, place: int) -> None:
-    """Put a free row at a place of the order; stamp all documents and queries that may not join its batch now."""
+    """Put a free row at a place of the order; stamp documents and queries that may not join its batch now."""
     used, known, document_stamp, query_stamp = state
     query, document, relevant_start, relevant, asking_start, asking = known
     order[place], used[row] = row, True

@@ -1,4 +1,4 @@
-"""The methods of batching by name, and HOBIT's rivals (NGAME, BatchSampler, B3), checked against their authors' code.
+"""The methods of batching by name, and HOBIT's rivals NGAME, BatchSampler, B3, checked against authors' code.
 
 All methods take the same arguments; each has settings of its own, with defaults.
 
@@ -350,8 +350,8 @@ class BatchingMethod:
     @property
     def settings(self) -> dict[str, Any]:
         """Its own settings and their defaults."""
-        parameters = inspect.signature(self.build).parameters
-        return {name: p.default for name, p in parameters.items() if name not in COMMON and p.kind != p.VAR_KEYWORD}
+        parameters = inspect.signature(self.build).parameters.values()
+        return {p.name: p.default for p in parameters if p.name not in COMMON and p.kind != p.VAR_KEYWORD}
 
 
 METHODS: dict[str, BatchingMethod] = {

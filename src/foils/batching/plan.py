@@ -143,8 +143,8 @@ class BatchPlan(Result):
         ]
         notes = [
             f"{len(self.rows):,} rows in {len(self.batches):,} batches of {self.batches.batch_size}, made of "
-            f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over {settings['max_positives']} "
-            f"positives, {self.rows.uncovered:,} without a negative",
+            f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over "
+            f"{settings['max_positives']} positives, {self.rows.uncovered:,} without a negative",
             f"contradictions in a plain shuffle: {self.unguarded:,}; built in {self.measures['seconds']:.1f} s",
         ]
         columns = ["batches", "hardness", "loss", "contradictions"]

@@ -172,7 +172,7 @@ class Resampling:
         return cls(block, counts, weights)
 
     def means(self, sums: Float64s, *, of_draws: bool = False) -> Float64s:
-        """Return means over queries in each draw, of sums by block: (G, D) of (G, B), or (1, D) of draws' own.
+        """Return means over queries in each draw, of sums by block: (G, D) of (G, B), (1, D) of draws' own.
 
         The deviations of B blocks fall short by √((B − 1)/B), and their normal tails by those of
         Student's t with B − 1 degrees of freedom; they are widened by both.
@@ -321,7 +321,7 @@ def draw(
     scoring: ScoreSettings,
     records: int | None = RECORDS,
 ) -> Draw:
-    """Draw the queries and documents that a decision looks at, and random negatives if no source is called so."""
+    """Draw the queries and documents that a decision looks at, and random negatives if they are no source."""
     if NONE in sources:
         raise InputError(f"a source is called {NONE!r}, which stands for no mined negatives; give it another name")
     split, seed = scoring.split, scoring.seed
@@ -377,7 +377,7 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
 
 
 def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
-    """Say how many of each source's negatives are unlabelled answers, as pairs, recaptures and labels tell."""
+    """Say how many of each source's negatives are unlabelled answers, by pairs, recaptures and labels."""
     relevance, judged = Relevance.fit(survey, seed=drawn.scoring.seed), Judged.of(drawn.labels, measured.records)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
     known = {name: _source(measured, bit, drawn.sources[name], logs) for bit, name in enumerate(measured.records.names)}
@@ -483,7 +483,7 @@ def _error(name: str, seed: int) -> Float64s:
 def benefits_by_block(
     logs: Float64s, strength: Float64s, block: Rows, blocks: int, constant: float, slope: float
 ) -> tuple[Float64s, float]:
-    """Return (blocks,) sums of a source's benefit at logit π = constant + slope·log n_L/n_U, and its mean π."""
+    """Return (blocks,) sums of a source's benefit at logit π = constant + slope·log n_L/n_U, and mean π."""
     pi = expit(constant + slope * logs)
     sums = np.bincount(block, strength * (1 - (1 + HARM) * pi), blocks).astype(np.float64)
     return sums, float(pi.mean()) if len(pi) else 0.0
@@ -646,7 +646,7 @@ def _ability(measured: Measured) -> float:
 
 
 def random_negatives(collection: Collection, sources: Mapping[str, Negatives], split: str, seed: int) -> Negatives:
-    """Random documents for each query of the split, as many as sources have on average, no known positives."""
+    """Random documents for each query of the split, as many as a source's mean, none a known positive."""
     size = max(1, round(float(np.mean([list_length(each) for each in sources.values()])))) if sources else 1
     queries, documents = np.sort(collection.positives(split).query_rows), len(collection.documents)
     rng = np.random.default_rng([seed, seeds.RANDOM])

@@ -93,7 +93,7 @@ class Judged:
         return cls(triplets, relevant[known[first]], tuple(names), answers[known[first]], checks)
 
     def rates(self, latent: Float64s) -> tuple[Float64s, Float64s]:
-        """Return sensitivities and specificities, (P,) each; `latent`, (3·P,), is standard normal a priori."""
+        """Return (P,) sensitivities and specificities; `latent`, (3·P,), standard normal before any answer."""
         u = ndtr(latent.reshape(len(self.programs), LATENT))
         (right, wrong), (spared, accused) = (self.checks[:, at].T for at in (0, 1))
         sensitivity = betaincinv(1 + right, 1 + wrong, u[:, 0])

@@ -1,4 +1,4 @@
-"""The page of a scoring: real examples, each choice's gain, where the choice turns; the rest under details."""
+"""The page of a scoring: examples, each choice's gain, where the choice turns; the rest under details."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ STOPWORDS = frozenset(load_bm25s().stopwords.STOPWORDS_EN_PLUS)  # that are not 
 _READING = (
     "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training "
     "without mined negatives. It follows from what its negatives add to the loss, less what the unlabelled "
-    "answers among them spoil. Its interval holds what is not known of these, of the queries, and of how well "
-    "the loss foresees training.",
-    "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels only "
-    "a bound is known, by how much the negatives look like labelled positives; the choice holds as long as the "
-    "share stays on its side of the turning point. Sixty labels narrow it (foils label).",
+    "answers among them spoil. Its interval holds what is not known of these, of the queries, and of how "
+    "well the loss foresees training.",
+    "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels "
+    "only a bound is known, by how much the negatives look like labelled positives; the choice holds as long "
+    "as the share stays on its side of the turning point. Sixty labels narrow it (foils label).",
     "ECI_sem and ECI are the published scores. ECI_sem is log det(Id + I/λ), I the mean over negatives of "
     "ρ·η·ψ·r·rᵀ, r the direction from negative to positive. It rises as negatives get easier, so random ones "
     "are scored beside the sources: a source that does not stay clearly below them is easy, not good.",
@@ -96,8 +96,8 @@ def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
         "error_x": ends(gains, [each.gain_low for each in listed], [each.gain_high for each in listed]),
     }  # fmt: skip
     caption = (
-        "Points of nDCG@10 expected over no mined negatives, with intervals that are meant to hold 95 % of the "
-        "gains (docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
+        "Points of nDCG@10 expected over no mined negatives, with intervals that are meant to hold 95 % of "
+        "the gains (docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
     )
     return Figure([bars], axes("points of nDCG@10 over none", ""), caption, height=110 + 34 * len(listed))
 

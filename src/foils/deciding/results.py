@@ -193,7 +193,7 @@ class Decision(Result):
         return NONE in self.ties
 
     def table(self) -> Table:
-        """Return the candidates, best first, under the sentence, and below what speaks against relying on it."""
+        """Return the candidates, best first, under the sentence; below, what speaks against relying on it."""
         columns = ["source", "points over none", "unlabelled answers", "verdict"]
         rows = [
             [each.name, points(each.gain, each.gain_low, each.gain_high), share_interval(each), each.verdict]

@@ -155,13 +155,13 @@ class Reliability:
 
     @property
     def verdict(self) -> str:
-        """Reliable where that of all seeds, 4 or more, is .8 or more; not reliable, or too few seeds to say."""
+        """Reliable where that of all seeds, 4 or more, is ≥ .8; not reliable, or too few seeds to say."""
         word = "reliable" if self.whole >= RELIABLE - ROUNDING else "not reliable"
         return word if self.seeds >= LEAST_SEEDS else "too few seeds"
 
 
 def reliability_of(results: Floats) -> Reliability:
-    """Return how far the sources' order repeats, by every split of the seeds or, of more than nine, a hundred.
+    """Return how far the sources' order repeats, by all splits of the seeds; of more than nine, a hundred.
 
     Args:
         results: (sources, seeds) means over queries; three sources or more.
@@ -250,16 +250,16 @@ class StudyAnalysis(Result):
             return f"{NOTHING} no predictor is there for every source."
         if not self.leaderboard:
             leads = (f"{cell.name}, two sources: {self.lead_sentence(cell.name)}" for cell in self.cells)
-            return f"{' '.join(leads)} Of two sources no τ is made: chance foresees their order half of the time."
+            return f"{' '.join(leads)} Of two sources no τ is made: chance orders them right in half of cases."
         doubts = self.doubts()
         if doubts:
             table = "" if self.all_predictors else f" {spelled('all_predictors')} shows the table anyway."
             return f"{NOTHING} {'; '.join(doubts)}; more sources, seeds or queries would tell more.{table}"
         best = self.leaderboard[0]
         return (
-            f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their order is "
-            f"best foreseen by {best.predictor} ({PREDICTORS[best.predictor]}): mean τ {best.kendall:+.2f} "
-            f"[{best.low:+.2f}, {best.high:+.2f}], {best.worst:+.2f} in its worst cell."
+            f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their "
+            f"order is best foreseen by {best.predictor} ({PREDICTORS[best.predictor]}): mean τ "
+            f"{best.kendall:+.2f} [{best.low:+.2f}, {best.high:+.2f}], {best.worst:+.2f} in its worst cell."
         )
 
     def doubts(self) -> list[str]:
@@ -273,7 +273,7 @@ class StudyAnalysis(Result):
         if math.isnan(self.ceiling):
             reasons.append("with one seed, or equal results, nobody knows how far the order would repeat")
         elif self.ceiling < LEAST_CEILING:
-            reasons.append(f"half of the seeds order the sources like the other half with τ {self.ceiling:+.2f} only")
+            reasons.append(f"half of the seeds order the sources like the others with τ {self.ceiling:+.2f}")
         if not best.low > 0:
             interval = "none" if math.isnan(best.low) else f"[{best.low:+.2f}, {best.high:+.2f}]"
             reasons.append(
@@ -303,7 +303,7 @@ class StudyAnalysis(Result):
         return f"Nothing can be told of {lead.source} against {lead.against}, the next best: {interval}."
 
     def tables(self) -> list[Table]:
-        """Return the results of each cell, and the predictors; the last has headline and warnings below it."""
+        """Return each cell's results, and the predictors; the last has headline and warnings below it."""
         remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
         tables = [self.outcome_table(cell) for cell in self.cells]
         tables += [self.reliability_table()] if self.reliability else []
@@ -485,7 +485,7 @@ STUDY_READING = (
     "Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each "
     "cell, so that they say how far a figure holds for other sources like these, not for other collections.",
     "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means. "
-    "No predictor can be expected above the ceiling, which is τ of one half of the seeds with the other half. "
+    "No predictor can be expected above the ceiling, the τ of one half of the seeds with the other half. "
     "Regret is what is lost by training on the source that the predictor puts first.",
     "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with 4 seeds or more.",
 )
@@ -519,8 +519,8 @@ def study_page(analysis: StudyAnalysis) -> str:
         verdict=analysis.headline,
         sections=[*sections, Section("How to read this", (), STUDY_READING, folded=True)],
         footer=" · ".join(
-            f"{cell.facts['collection']['name']}: collection {cell.facts['collection']['digest'][:12]}, weights "
-            f"{str(cell.facts['model']['fingerprint'])[:12]}"
+            f"{cell.facts['collection']['name']}: collection {cell.facts['collection']['digest'][:12]}, "
+            f"weights {str(cell.facts['model']['fingerprint'])[:12]}"
             for cell in cells
         ),
     )

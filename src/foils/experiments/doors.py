@@ -38,7 +38,7 @@ else:
 
 PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
 PACKAGES = "networkx", "scipy"
-"""Whose documentation the demo reads: a part of pydocs that two cores embed by transformer in half a minute."""
+"""Whose documentation the demo reads: a part of pydocs; a transformer takes half a minute on two cores."""
 MINUTES = 0.5  # of the demo's tuning
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def tune(
     device: str | None = None,
     reading: CollectionSettings,
 ) -> Tuned | Plan:
-    """Make a model better by pairs in one go: train plainly, try other settings, choose on dev, report on test.
+    """Make a model better by pairs: train plainly, try other settings, choose on dev, report on test.
 
     BM25, the model and both together are candidates alike, and what to deploy is chosen on dev. The
     folder gets retriever.json, by which foils search FOLDER answers new queries, plan.toml (every
@@ -133,7 +133,7 @@ def tune(
     counts = {name: len(whole.labels(name)) for name in LEAST}
     if any(counts[name] < least for name, least in LEAST.items()):
         shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())
-        raise InputError(f"{whole.name}: too few queries with a positive: {shown}; give about 200 pairs or more")
+        raise InputError(f"{whole.name}: too few queries with a positive: {shown}; give about 200 pairs")
     if plan is None:
         decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, lexical, reading)
     elif given.get("digest") not in (None, whole.digest):
@@ -192,8 +192,8 @@ def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
     elif (before := read_sealed(path)) != record:
         names = [name for name in {**before["given"], **given} if before["given"].get(name) != given.get(name)]
         raise InputError(
-            f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command goes on "
-            f"with it; for this one give another folder ({spelled('output')}), or remove that one"
+            f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command "
+            f"goes on with it; for this one give another folder ({spelled('output')}), or remove that one"
         )
 
 

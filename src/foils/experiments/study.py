@@ -75,7 +75,7 @@ PREDICTORS: dict[str, str] = {
     "ambiguity": "share of lists with a negative above the positive",
     "benefit": "the decision's benefit, without labels",
 }
-"""Predictor → what it is. Higher is taken to mean better to train on; negative agreement says that lower is."""
+"""Predictor → what it is. Higher is taken to be better to train on; negative agreement says lower is."""
 
 Floats = npt.NDArray[np.float64]
 SCORES_FILE = "scores.json"
@@ -226,7 +226,7 @@ class Cell:
         return named if len(named) > 1 else {}
 
     def means(self, measure: str) -> dict[str, Floats]:
-        """Return source or baseline → (seeds,) means over queries; of collections, the mean of their means."""
+        """Return source or baseline → (seeds,) means over queries; of collections, their means' mean."""
         known = {name: values[measure] for name, values in self.outcomes.items() if measure in values}
         return {name: values @ weights_of(values, [*self.tests.values()]) for name, values in known.items()}
 
@@ -259,7 +259,7 @@ def source_file(folder: Path, source: str, digest: str) -> Path:
 
 
 def known_sources(folder: Path) -> dict[str, str]:
-    """Return source → digest of a cell's sources, those of every earlier call; none if there is no cell yet."""
+    """Return source → digest of a cell's sources, of all calls so far; none if there is no cell yet."""
     path = folder / "cell.json"
     return dict(read_sealed(path)["sources"]) if path.is_file() else {}
 
@@ -280,7 +280,7 @@ def read_cells(study: Path) -> list[Cell]:
         FormatError: a file of it is damaged.
     """
     if not (folders := sorted(path.parent for path in study.glob("cells/*/cell.json"))):
-        raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); foils study makes one")
+        raise InputError(f"{study}: no study here (no {study}/cells/*/cell.json); foils study makes one")
     return [read_cell(folder) for folder in folders]
 
 

@@ -1,4 +1,4 @@
-"""What is trained and how it is measured: encoders by exact search, rerankers by how they order a first stage."""
+"""What is trained and how it is measured: encoders by exact search, rerankers by reordering a first stage."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class EncoderTask(_Model):
         self, collection: Collection, split: str, model: Any = None, *, store: VectorStore | None = None,
         depth: int = FUSED_DEPTH,
     ) -> Run:  # fmt: skip
-        """Search all documents exactly, by a loaded model or the one before training, for the first `depth`."""
+        """Search all documents exactly for the first `depth`, by a loaded model or that before training."""
         encoder, kept = (self.encoder, self.store) if model is None else (SentenceEncoder(model, EXACT), store)
         return dense_run(encoder, collection, split, depth=depth, store=kept)
 
@@ -172,7 +172,7 @@ class RerankerTask(_Model):
 
     @cached_property
     def ranked_by(self) -> str:
-        """What reranking depends on: the first stage, by its file's contents, or its weights and its fusion."""
+        """What reranking depends on: the first stage, by its file's contents, or its weights and fusion."""
         given = self.first_stage
         if self._encodes:
             return f"{given} {self.encoder.fingerprint} {Fusion.of(given)} {self.depth}"

@@ -214,7 +214,7 @@ class Tuning:
         if self.limit is not None:
             usual = steps, length.tokens
             reading = float(self.plan["data"].get("seconds_a_text", 0.0)) * int(self.plan["data"]["documents"])
-            room = PLAIN_SHARE * (self.left - 2 * reading * self.task.in_batch)  # two models read all for test
+            room = PLAIN_SHARE * (self.left - 2 * reading * self.task.in_batch)  # two models read all
             seconds = self._seconds_a_step(model, size, length.tokens)
             longest = length.tokens or 0
             if steps * seconds > room and longest > SHORT and self.given.get("max_length") is None:
@@ -238,7 +238,7 @@ class Tuning:
         return {**numbers, "reason": "; ".join(filter(None, [reason, late]))}
 
     def _seconds_a_step(self, model: Any, size: int, length: int | None) -> float:
-        """Seconds that a step of the plain training takes: an encoder's timed, a reranker's by those of a pair."""
+        """Seconds of a step of the plain training: an encoder's timed, a reranker's from those of a pair."""
         if not self.task.in_batch:
             text = float(self.plan["data"].get("seconds_a_text", 0.0))
             return size * seconds_a_row(self.task, text) / MOST_TRAINED
@@ -377,7 +377,7 @@ class Tuning:
         return {**key, "plain": asdict(self.plain)} if setting.source.startswith(AGAIN) else key
 
     def folder(self, members: Sequence[Setting], share: float = 1.0) -> Path:
-        """Return the folder of a trained model, or of the mean of several and the base; make it where none is."""
+        """Return the folder of a trained model, or the mean of several and the base; make it if need be."""
         if len(members) == 1 and share == 1:
             place = self.cache.path(f"{TEMPORARY}/model", self._key(members[0]))
             if not place.is_dir():
@@ -462,7 +462,7 @@ class Tuning:
         return candidate
 
     def explore(self) -> tuple[list[Candidate], Candidate]:
-        """Try trainings, then shares of the taken one with the base, and a mean of several; return all, and it.
+        """Try trainings, then shares of the best with the base, and a mean; return all and what is taken.
 
         What is taken in the place of the plain training has to be told apart from it on dev, and
         the base is kept unless that is told apart from the base.
@@ -530,7 +530,7 @@ class Tuning:
         return steps + (4 if setting.source.startswith(AGAIN) else 3) * plain.measuring  # of dev, of test
 
     def _space(self) -> Space:
-        """The settings that may be tried; the negatives' source is decided once the plain training is measured."""
+        """The settings that may be tried; the source of negatives is decided after the plain training."""
         most = int(self.plan["search"]["most_steps"])
         if not self.task.in_batch:
             return Space(most)
@@ -542,7 +542,7 @@ class Tuning:
         return Space(most, source, again, batches)
 
     def _forget(self, trials: Sequence[Candidate]) -> None:
-        """Remove models that are not the plain one and cannot enter the mean of weights; their measures stay."""
+        """Remove models but the plain one and those that may enter the mean of weights; measures stay."""
         best = {*averaged(trials), *self._plainest(trials, len(trials)).members, self.plain}
         for each in trials:
             if each.members[0] not in best:
@@ -565,7 +565,7 @@ class Tuning:
         return replace(self.cache.run(name.replace(" ", "-"), key, make), name=name)
 
     def partner(self, part: Collection, split: str) -> Run:
-        """Return what the model is joined with: BM25's ranking or, of a reranker, the order that it reranks."""
+        """Return what the model is joined with: BM25's ranking or, of rerankers, what they rerank."""
         if isinstance(self.task, EncoderTask):
             return bm25_run(part, split, depth=self.task.depth, lexical=self.lexical)
         return replace(self.task.ranked(part, split), name=FIRST_STAGE)

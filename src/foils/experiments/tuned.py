@@ -247,8 +247,8 @@ def trials_table(candidates: Sequence[Candidate], taken: Candidate, measure: str
 MEASURE = "nDCG@10"
 BASE, TUNED = "base", "tuned"
 TUNE_READING = (
-    "Everything is chosen on dev, a split that is not trained on; test is reported as it comes. Whoever tunes "
-    "again until p is small looks at test more than once; then p says less. p is that of the paired "
+    "Everything is chosen on dev, a split that is not trained on; test is reported as it comes. Whoever "
+    "tunes again until p is small looks at test more than once; then p says less. p is that of the paired "
     "randomisation test; intervals come from a bootstrap over the queries.",
 )
 LEVEL = 0.05
@@ -394,7 +394,7 @@ class Tuned(Result):
         return f"Tuned: {self.taken}, {gain}. The model is in {self.path / 'model'}."
 
     def tables(self) -> list[Table]:
-        """Return the measures on test, what was tried, and the plan; the first has below it what to deploy."""
+        """Return the measures on test, what was tried, and the plan; below the first is what to deploy."""
         first = self.evaluation.tables()[0]
         notes = [first.caption, self.sentence, self.training, *(f"Warning: {each}" for each in self.warnings)]
         proof = replace(first, caption="\n".join(filter(None, notes)))

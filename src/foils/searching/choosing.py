@@ -178,7 +178,7 @@ def judged_queries(
     longest: int = 0,
     measures: Sequence[str] = MEASURES,
 ) -> Judged:
-    """Retrieve by exact search what is to be reranked and the feedback, of each query with a relevant document.
+    """Retrieve exactly what is to be reranked and the feedback, for each query with a relevant document.
 
     Args:
         embedded: vectors of a split.
@@ -309,7 +309,8 @@ def _tuned(
     """What the settings in the columns (deals, n) score."""
     at = np.arange(chosen.shape[1]), chosen
     by_deal = {name: part[at] for name, part in values.values.items()}
-    spread = {name: float(part.mean(axis=1).std(ddof=1)) if len(part) > 1 else 0.0 for name, part in by_deal.items()}
+    deals = {name: part.mean(axis=1) for name, part in by_deal.items()}
+    spread = {name: float(each.std(ddof=1)) if len(each) > 1 else 0.0 for name, each in deals.items()}
     per_query = {name: part.mean(axis=0) for name, part in by_deal.items()}
     return Tuned(kind, measure, [values.settings[column] for column in columns], per_query, spread)
 

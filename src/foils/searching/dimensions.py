@@ -64,7 +64,8 @@ class ImportanceSettings(Settings):
 
     def of(self, method: Method) -> DimensionSettings:
         """Return these settings for a method."""
-        return DimensionSettings(method, **{each.name: getattr(self, each.name) for each in fields(ImportanceSettings)})
+        names = [each.name for each in fields(ImportanceSettings)]
+        return DimensionSettings(method, **{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,7 +360,7 @@ def sharpened_queries(
         )
     known = np.concatenate([np.zeros(0, np.int64), *feedback])
     if len(known) and not 0 <= known.min() <= known.max() < len(documents):  # NumPy takes −1 for the last
-        raise InputError(f"feedback {known.min()} to {known.max()}; expected positions below {len(documents):,}")
+        raise InputError(f"feedback {known.min()} to {known.max()}; expected positions < {len(documents):,}")
     result = Sharpened(queries.copy(), np.ones((n, d), bool), np.zeros(n, bool), np.zeros(n, bool))
     if settings.keeps_all:
         return result
@@ -389,7 +390,7 @@ def sharpened_queries(
 
 
 def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
-    """Tell whether a feedback list of k documents is long enough; with an answer as sun, for the moon alone."""
+    """Whether a feedback list of k documents is long enough; with an answer as sun, for the moon alone."""
     k_plus = 0 if answered else settings.k_plus
     k_minus = (settings.moon_pool or settings.k_minus) if settings.method == "eclipse" else 0
     return not (k_plus or k_minus) or depths_fit(k, k_plus, k_minus)

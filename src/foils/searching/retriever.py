@@ -123,8 +123,8 @@ class Retriever:
             loaded = load_collection(str(source), columns=known.get("columns"), corpus=corpus)
             if known["documents"] != documents_digest(loaded):
                 raise InputError(
-                    f"{source} has changed since {folder} was tuned on it; give it as the collection to search "
-                    "what it holds now"
+                    f"{source} has changed since {folder} was tuned on it; give it as the collection to "
+                    "search what it holds now"
                 )
         return cls(loaded, str(folder), embedding=embedding, store=VectorStore(Path(folder) / VECTORS))
 

@@ -1,4 +1,4 @@
-"""From a collection and its negatives to a data set for sentence-transformers, with what is known of its pairs.
+"""From a collection and its negatives to a data set for sentence-transformers, and facts of its pairs.
 
 The data set holds row numbers; texts are looked up when a batch is read, so that no text is stored
 twice. A row carries its number as label, by which a loss looks up what is known of the pairs that
@@ -353,8 +353,8 @@ class TrainingSet:
         scores[np.isnan(scores[:, 0]) | np.isnan(scores[:, 1:]).all(1)] = np.nan
         if not np.isfinite(scores).any():
             raise InputError(
-                "no row has a number in a column teacher for its positive and for a negative; foils.score_pairs "
-                "scores positives and negatives"
+                "no row has a number in a column teacher for its positive and for a negative; "
+                "foils.score_pairs scores positives and negatives"
             )
         return scores
 

@@ -55,7 +55,7 @@ class DevSettings(Settings):
     dev_run: Annotated[RunLike | None, Option(metavar="FILE", needs={"dev": True, "reranker": True})] = None
 
     def score(self, collection: Collection, *more: Collection) -> Callable[[Any], float] | None:
-        """Return the function from a model to its measure on dev, a mean over collections; None without dev."""
+        """Return a function from a model to its measure on dev, a mean over collections; without dev None."""
         from foils.encode.encoder import logits
         from foils.evaluation import measure_encoder, measure_run, rerank_run
 
@@ -174,7 +174,7 @@ def train(
     if not named:
         check_kind(model, CROSS_ENCODER if reranker else ENCODER)
     if reranker and evaluation.dev is not None and evaluation.dev_run is None:
-        raise InputError(f"{spelled('dev')} needs a run for the reranker to rerank: give {spelled('dev_run')}")
+        raise InputError(f"{spelled('dev')} needs a run to rerank: give {spelled('dev_run')}")
     batches = method.batches or recipe.batches
     check_batches(method, batches)
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)

@@ -1,4 +1,4 @@
-"""Training of encoders and rerankers on sentence-transformers' trainers: arguments, checkpoints, history, folder.
+"""Training of encoders and rerankers on sentence-transformers: arguments, checkpoints, history, folder.
 
 Needs torch and sentence-transformers.
 """
@@ -66,8 +66,8 @@ FEW = 16
 """Texts that a processor embeds together: more are no faster there."""
 OF_FOILS = frozenset({
     "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "seed",
-    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "restore_callback_states_from_checkpoint",
-    "use_cpu", "accelerator_config", "batch_sampler", "prompts", "resume_from_checkpoint",
+    "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "resume_from_checkpoint",
+    "restore_callback_states_from_checkpoint", "use_cpu", "accelerator_config", "batch_sampler", "prompts",
 })  # fmt: skip
 """Arguments of the trainer that settings of foils decide."""
 TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
@@ -310,7 +310,7 @@ def fit(
     resume: bool = False,
     **more: Any,
 ) -> TrainingRun:
-    """Train with the model's trainer of sentence-transformers, and `more` of its arguments than settings have.
+    """Train with the model's sentence-transformers trainer, and `more` of its arguments than settings have.
 
     Weights of a smaller type are trained in float32, where small steps are not lost, and have their
     own type again at the end. With adapters only these are float32.
@@ -363,8 +363,8 @@ def fit(
         args = trainer.args
         if settings.batch_size % args.world_size:
             raise InputError(
-                f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which share "
-                "each batch; give a multiple of their number"
+                f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which "
+                "share each batch; give a multiple of their number"
             )
         trainer.remove_callback(PrinterCallback)
         if not isinstance(model, CrossEncoder) and not args.dataloader_num_workers:
@@ -527,7 +527,7 @@ def train_model(
 def _train_reranker(
     model: Any, data: TrainingSet, output: Path, *, settings: TrainSettings, **more: Any
 ) -> TrainingRun:
-    """Train a CrossEncoder on pairs or lists, as its loss takes them, with the prompt that it is served with."""
+    """Train a CrossEncoder on pairs or lists, as its loss takes them, with the prompt it is served with."""
     from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
 
     alone = {"mask": settings.mask, "mini_batch_size": settings.mini_batch_size}

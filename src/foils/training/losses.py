@@ -82,8 +82,8 @@ class Share:
         dist.all_gather_object(sizes, rows)
         if len(set(sizes)) > 1:
             raise InputError(
-                f"the processes have {sizes} rows of a batch; the loss gathers shares of one size: give a batch "
-                "size that the number of processes divides, and dataloader_drop_last=True"
+                f"the processes have {sizes} rows of a batch; the loss gathers shares of one size: give a "
+                "batch size that the number of processes divides, and dataloader_drop_last=True"
             )
         return cls(rows, rank, count)
 
@@ -92,7 +92,7 @@ class Share:
         return rows if self.count == 1 else torch.cat(gather_with_gradients(rows))
 
     def own_of(self, gradients: Tensor) -> Tensor:
-        """Return ((1 + k)·b, …) own documents' gradients, summed over processes, of those of all documents."""
+        """Return own documents' part, ((1 + k)·b, …), of all documents' gradients summed over processes."""
         if self.count == 1:
             return gradients
         total = _summed(gradients).unflatten(0, (-1, self.count, self.rows))
@@ -236,11 +236,11 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     ) -> tuple[Tensor, Tensor, Batch]:
         """Return own queries, all documents column after column, and the batch, of vectors to compare."""
         if len(columns) < 2:
-            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} text columns")
+            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns")
         share, facts, (queries, *rest) = Share.of(len(columns[0]), gather=gather), None, columns
         if self.facts is not None:
             if labels is None or labels.ndim != 1 or labels.is_floating_point():
-                raise InputError("the loss looks up facts by each row's number; expected them in column label")
+                raise InputError("the loss looks facts up by row number; expected these in column label")
             if len(rest) != 1 + self.facts.negatives:
                 expected, columns_of_negatives = self.facts.negatives, len(rest) - 1
                 raise InputError(
@@ -350,7 +350,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
             return loss
 
     def _gradients(self, queries: Tensor, documents: Tensor, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the loss and its gradients by own queries and all documents; keep those of what it learns."""
+        """Return the loss and its gradients by own queries and all documents; keep its parameters' too."""
         parameters, share, size = self.own_parameters(), batch.share, self.mini_batch_size
         leaf, losses_of = documents.detach().requires_grad_(), 1 if self.mixing is None else 2
         sums = torch.zeros(losses_of, dtype=leaf.dtype, device=leaf.device)
@@ -364,7 +364,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
                 new = torch.autograd.grad(loss, (block, leaf, *parameters), retain_graph=more, allow_unused=True)
                 _add([gradients[0][begin : begin + size], *gradients[1:]], new)
         means = self.counts(batch).to(sums) / share.count
-        per_loss = [[each / mean for each in gradients] for gradients, mean in zip(per_loss, means, strict=True)]
+        per_loss = [[each / mean for each in parts] for parts, mean in zip(per_loss, means, strict=True)]
         norms = torch.stack([share.norm(*gradients[:2]) for gradients in per_loss])
         losses = share.averaged(sums / means).requires_grad_()
         loss = losses[0] if self.mixing is None else self.mixing(losses, norms)
@@ -479,12 +479,12 @@ def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]
     """
     whole, named = model.get_embedding_dimension(), spelled("matryoshka")
     if similarity_of(model) != "cosine":
-        raise InputError(f"{named}: the model compares vectors by inner products, and parts of vectors are "
-                         f"compared by cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
+        raise InputError(f"{named}: the model compares vectors by inner products, and parts of them "
+                         f"are compared by cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
     beyond = [each for each in dimensions if each > whole]
     if beyond:
         raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole}; give fewer")
     if isinstance(loss, CachedContrastiveLoss) and loss.own_parameters():
-        raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the model: "
-                         "leave one of them out")  # fmt: skip
+        raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the "
+                         "model: leave one of them out")  # fmt: skip
     return MatryoshkaLoss(model, loss, sorted({*dimensions, whole}, reverse=True))

@@ -43,7 +43,7 @@ FEWEST_STEPS = 200
 MOST_EPOCHS = 40
 """Epochs of the plain recipe at most."""
 QUICK, QUICK_STEPS = 3.0, 600
-"""A training of few steps learns better at a higher rate: an encoder's usual one times 600 / steps, 3 at most."""
+"""In few steps an encoder learns better at a higher rate: its usual one times 600 / steps, 3 at most."""
 LENGTHS = (64, 128, 256, 512)
 """Tokens at which training cuts texts, where that is short enough; else at the model's own length."""
 CUT_SHARE = 0.05
@@ -312,7 +312,7 @@ def restore(tensors: Mapping[str, torch.Tensor], path: Path, what: str) -> None:
 
 
 class AdapterCheckpoints:
-    """What a sentence-transformers trainer takes before its class, for checkpoints of trained weights alone."""
+    """Put before a trainer of sentence-transformers: its checkpoints hold the trained weights alone."""
 
     model: Any
 

@@ -247,7 +247,7 @@ class LearnableMixing(Mixing):
 
 
 class UncertaintyMixing(Mixing):
-    """L₁/(2σ₁²) + L₂/(2σ₂²) + log σ₁σ₂, log σ² learned (Kendall et al. 2018; ANMI 2.0 section 7.4, item 1)."""
+    """L₁/(2σ₁²) + L₂/(2σ₂²) + log σ₁σ₂, log σ² learned (Kendall et al. 2018; ANMI 2.0 § 7.4, item 1)."""
 
     def __init__(self) -> None:
         super().__init__()

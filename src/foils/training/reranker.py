@@ -323,7 +323,7 @@ def _chances(values: Floats, target: str) -> Floats:
     known = np.isfinite(values)
     positive = np.broadcast_to(np.arange(values.shape[1]) == 0, values.shape)[known]
     if positive.all() or not positive.any():
-        raise InputError(f"probabilities by {target} are fitted to labels: give numbers of positives and negatives")
+        raise InputError(f"probabilities by {target} need numbers of positives and of negatives")
     fitted = LogisticRegression().fit(values[known][:, None], positive)
     if not fitted.coef_[0, 0] > 0:
         raise InputError(f"{spelled('target', target)} is no higher for positives than for negatives: it "
@@ -351,8 +351,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     target, gaps = targets_of(data, loss.target, loss.scales[loss.target]), data.facts.own_gaps()
     if loss.pointwise and loss.target == ELO and not data.table.offsets:
         log.warning(
-            "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a regression "
-            "learns them so; rate with comparisons between queries (foils rate --between 6), or train with "
+            "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a "
+            "regression learns them so; rate with comparisons between queries (foils rate --between 6), or train with "
             "listnet and the target elo, which compares documents of one query alone"
         )
     if (loss.settings or {}).get("curriculum"):
@@ -360,8 +360,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     weighed, positive = (int(each.sum()) for each in data.weighed())
     if not ours and (weighed or positive):
         raise InputError(
-            f"{weighed} negatives have a weight other than 1, {positive} are labelled positives of a query with "
-            "the same text; losses of sentence-transformers can heed neither: take another loss"
+            f"{weighed} negatives have a weight other than 1, {positive} are labelled positives of a query "
+            "with the same text; losses of sentence-transformers can heed neither: take another loss"
         )
     present = data.rows[:, 1:] >= 0
     if not loss.whole:

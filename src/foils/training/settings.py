@@ -1,4 +1,4 @@
-"""How to train, and what a training gives: settings, the papers' recipes, the run, the model in its folder."""
+"""How to train, and what a training gives: settings, papers' recipes, the run, the model in its folder."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def by_progress(data: TrainingSet) -> TierCurriculum:
 def _gaps(data: TrainingSet) -> NDArray[np.float64]:
     """Return (N,) the rating gap of each triplet's negative, NaN where it has none."""
     if data.rows.shape[1] != 3:
-        raise InputError(f"a curriculum by progress needs one negative a row; these have {data.rows.shape[1] - 2}")
+        raise InputError(f"progress goes by a row's one negative; these have {data.rows.shape[1] - 2}")
     return rated("a curriculum by progress", data.facts.own_gaps()[:, 0])
 
 
@@ -244,8 +244,8 @@ class TierCurriculum(BatchHook):
         before, after, labels = self.recompute()
         if not (math.isfinite(before) and math.isfinite(after)):
             raise FailureError(
-                f"the loss is {before} before step {state.global_step} and {after} after it; lower the learning "
-                "rate, or train in float32"
+                f"the loss is {before} before step {state.global_step} and {after} after it; lower the "
+                "learning rate, or train in float32"
             )
         self.bandit = self.bandit.updated(int(self.tiers[labels[0]]), before, after)
 
