@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 from grid import MARGIN, cells, loaded
+from scipy.stats import kendalltau
 
 import foils
 from common import RESULTS, load, save
@@ -207,6 +208,37 @@ def h100_rows(name: str, cell: dict[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def losses(cells: dict[str, Any], on_gpu: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the decision and fixed choices lose against the best source that was trained, in points, over the cells.
+
+    Args:
+        cells: of able.json; those of 256 queries, with sixteen steps, are left out.
+        on_gpu: of able_h100.json.
+    """
+    worlds = []
+    for name, cell in cells.items():
+        if name.endswith("able-1024"):
+            means = {source: 100 * each["nDCG@10"]["1"] for source, each in cell["trained"].items()}
+            expected = {source: each["expected"][0] for source, each in cell["trained"].items()}
+            worlds.append((means, expected, cell["decision"]["source"] or IN_BATCH))
+    for cell in on_gpu.values():
+        means = {source: each["trained"] for source, each in cell["gains"].items()} | {IN_BATCH: 0.0}
+        expected = {source: each["expected"][0] for source, each in cell["gains"].items()} | {IN_BATCH: 0.0}
+        worlds.append((means, expected, cell["source"] or IN_BATCH))
+    rows = []
+    for rule in ("the decision", "dense 0-4", "random", "bm25 0-4", IN_BATCH):
+        lost = [
+            max(means.values()) - means[chosen if rule == "the decision" else rule]
+            for means, _, chosen in worlds
+            if rule == "the decision" or rule in means
+        ]
+        row = {"rule": rule if rule == "the decision" else f"always {rule}", "cells": len(lost)}
+        rows.append(row | {"loses": f"{np.mean(lost):.2f}", "worst": f"{np.max(lost):.2f}"})
+    orders = [kendalltau([expected[name] for name in means], [*means.values()])[0] for means, expected, _ in worlds]
+    rows[0]["τ"] = f"{np.mean(orders):.2f}"
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("action", choices=["train", "decide", "h100"])
@@ -234,7 +266,9 @@ def main() -> None:
         caption = "Points are gains over in-batch negatives alone; one seed."
         before = result.get("tables", {}).get(caption, {"columns": [], "rows": []})
         kept = [dict(zip(before["columns"], row, strict=True)) for row in before["rows"] if row[0] not in queries]
-        save("able", result, {caption: [*kept, *rows]})
+        cells = {name: cell for name, cell in result.items() if name != "tables"}
+        rules = losses(cells, load("able_h100").get("cells", {}))
+        save("able", result, {caption: [*kept, *rows], "Points that a choice loses": rules})
         values: dict[str, Any] = {"unit": "thousandths of nDCG@10 of each test query, by share of the tuned model"}
         values |= load("able_queries")
         for name, of in queries.items():
