@@ -120,7 +120,7 @@ def test_fewer_documents_than_asked_for_are_all_returned():
 @pytest.mark.parametrize(
     ("search", "said"),
     [
-        (lambda query, k: ["a"], "than a pair"),
+        (lambda query, k: ["a"], "no pair"),
         (lambda query, k: (["a"], None), "only where they are asked"),
         (lambda query, k: (["a", "b"], DOCUMENTS[:1]), r"2 documents with vectors of shape \(1, 12\)"),
         (lambda query, k: (["a"], DOCUMENTS[:1, :5]), r"1 documents with vectors of shape \(1, 5\)"),

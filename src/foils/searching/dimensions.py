@@ -360,7 +360,7 @@ def sharpened_queries(
         )
     known = np.concatenate([np.zeros(0, np.int64), *feedback])
     if len(known) and not 0 <= known.min() <= known.max() < len(documents):  # NumPy takes −1 for the last
-        raise InputError(f"feedback {known.min()} to {known.max()}; expected positions < {len(documents):,}")
+        raise InputError(f"feedback {known.min()} to {known.max()}; no positions of {len(documents):,} documents")
     result = Sharpened(queries.copy(), np.ones((n, d), bool), np.zeros(n, bool), np.zeros(n, bool))
     if settings.keeps_all:
         return result

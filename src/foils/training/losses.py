@@ -483,7 +483,7 @@ def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]
                          f"are compared by cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
     beyond = [each for each in dimensions if each > whole]
     if beyond:
-        raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole}; give fewer")
+        raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole} dimensions; give fewer")
     if isinstance(loss, CachedContrastiveLoss) and loss.own_parameters():
         raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the "
                          "model: leave one of them out")  # fmt: skip

@@ -463,7 +463,7 @@ class FalseNegativeMask:
         if self.guide is None:
             return queries, documents
         if labels is None:
-            raise InputError("a guide's vectors are looked up by row number; expected these in the labels")
+            raise InputError("a guide's vectors are looked up by row number; expected them in the labels")
         of_queries, of_documents = (torch.from_numpy(each).to(queries.device) for each in self.guide.of_rows(labels))
         return of_queries, of_documents
 
