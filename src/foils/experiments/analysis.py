@@ -273,7 +273,7 @@ class StudyAnalysis(Result):
         if math.isnan(self.ceiling):
             reasons.append("with one seed, or equal results, nobody knows how far the order would repeat")
         elif self.ceiling < LEAST_CEILING:
-            reasons.append(f"half of the seeds order the sources like the others with τ {self.ceiling:+.2f}")
+            reasons.append(f"half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}")
         if not best.low > 0:
             interval = "none" if math.isnan(best.low) else f"[{best.low:+.2f}, {best.high:+.2f}]"
             reasons.append(
