@@ -530,7 +530,8 @@ def drawn_sheet(
     What the judge has answered before stands in the sheet.
     """
     pool = pairs_of({SOURCE: negatives.reject(~np.isin(np.arange(len(negatives)), rows), NOT_JUDGED)})
-    sheet = LabelSheet.of(None, collection, pool, pool.draw(settings.questions(len(pool)), seed=settings.seed))
+    drawn = pool.draw(settings.questions(len(pool)), seed=settings.seed)
+    sheet = LabelSheet.of(None, collection, pool, drawn)
     by_judge = pc.fill_null(pc.equal(labels.table["judge"], judge), False)
     sheet.add(Labels(labels.table.filter(by_judge)))
     return sheet, Labels(labels.table.filter(pc.invert(by_judge)))

@@ -183,7 +183,7 @@ class LabelSheet:
             person: whose they are, where the labels do not say it.
         """
         drawn = pa.Table.from_pylist([self.pairs[key] for key in self.keys], LABEL_COLUMNS)
-        places, keys, elsewhere = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist(), 0
+        places, keys, others = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist(), 0
         for place, key, row in zip(places, keys, labels.table.to_pylist(), strict=True):
             if row["judge"] is None:
                 continue
@@ -191,8 +191,8 @@ class LabelSheet:
             self._set(key, person if row["judge"] == PERSON else row["judge"], row["relevant"])
             sources = row["sources"] if row["sources"] in CHECKS else None
             self.pairs.setdefault(key, {**row, "probability": None, "sources": sources})
-            elsewhere += place < 0 and sources is None
-        return elsewhere
+            others += place < 0 and sources is None
+        return others
 
     def unanswered(self) -> list[int]:
         """Return the places of the drawn pairs that nobody has judged or skipped."""

@@ -136,10 +136,10 @@ class WritingSettings(Settings):
     def schema(self, number: int) -> dict[str, Any]:
         """Return the JSON schema of an answer with so many negatives."""
         texts = {"type": "array", "items": {"type": "string"}, "minItems": number, "maxItems": number}
-        properties: dict[str, Any] = {"negatives": texts}
+        fields: dict[str, Any] = {"negatives": texts}
         if self.known.keyed:
-            properties = {name: {"type": "string"} for name in ["reasoning", *_keys(number)]}
-        return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+            fields = {name: {"type": "string"} for name in ["reasoning", *_keys(number)]}
+        return {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
 
     def describe(self) -> dict[str, str]:
         """Return what provenance says of the prompt: its version, and a digest of template and slots."""
@@ -264,7 +264,7 @@ def generate(
     counts = [len(answer["negatives"]) for answer in answers]
     facts = {"split": split, "limit": limit, **client.describe(), **asked}
     texts = [text for answer in answers for text in answer["negatives"]]
-    queries = pa.array(np.repeat(np.array([record.query_id for record in records], object), counts), pa.string())
+    queries = pa.array(np.repeat(np.array([each.query_id for each in records], object), counts), pa.string())
     ids = pa.array([f"llm:{text_id(text)}" for text in texts], pa.string())
     ranks = [rank for count in counts for rank in range(count)]
     table = negatives_table(queries, ids, SOURCE, ranks, np.full(len(texts), np.nan))

@@ -334,7 +334,8 @@ def filter(
     facts = {"split": split, "rules": filters.describe(), **scored_by}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     origin = provenance("filter", facts, inputs=inputs, before=named.negatives.provenance)
-    return Negatives.of(marked, provenance=origin, title=f"{named.name}, filtered", collection=loaded, split=split)
+    title = f"{named.name}, filtered"
+    return Negatives.of(marked, provenance=origin, title=title, collection=loaded, split=split)
 
 
 _WEIGHTED: Needs = {"method": ["weighted"]}

@@ -110,10 +110,10 @@ class BM25Retriever:
                 texts = collection.document_texts(np.arange(start, min(start + AT_ONCE, documents)))
                 ids += self._tokenizer.tokenize(texts, update_vocab=True, **AS_NUMBERS)
                 advance(len(texts))
-        index = load_bm25s().BM25(method="lucene", k1=self.settings.k1, b=self.settings.b)
+        bm25 = load_bm25s().BM25(method="lucene", k1=self.settings.k1, b=self.settings.b)
         with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
-            index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
-        return tuple(index.scores[name] for name in PARTS)
+            bm25.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
+        return tuple(bm25.scores[name] for name in PARTS)
 
     def _read(self, place: Path) -> tuple[npt.NDArray[Any], ...]:
         self._tokenizer.load_vocab(str(place))

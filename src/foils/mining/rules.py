@@ -374,8 +374,8 @@ class TriSampler:
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates lie outside the region, (n,)."""
         positive, candidate, between = self._sides(pairs)
-        angles = np.degrees(np.abs(np.arccos(np.clip(positive, -1, 1)) - np.arccos(np.clip(candidate, -1, 1))))
-        return np.asarray((angles > ANGLE) | (between > CLOSEST))
+        angle = np.degrees(np.abs(np.arccos(np.clip(positive, -1, 1)) - np.arccos(np.clip(candidate, -1, 1))))
+        return np.asarray((angle > ANGLE) | (between > CLOSEST))
 
     def log_weights(self, pairs: TextPairs) -> Scores:
         """Return (n,) log p(d⁻) + constant; −inf where d⁻ is no nearer to the positive than to the query."""

@@ -178,7 +178,8 @@ class _PairTexts:
         return len(self.pairs)
 
     def __getitem__(self, part: slice) -> Sequence[str]:
-        return pair_texts(self.pairs.collection.query_texts(self.pairs.query_rows[part]), self.pairs.documents[part])
+        queries = self.pairs.collection.query_texts(self.pairs.query_rows[part])
+        return pair_texts(queries, self.pairs.documents[part])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,7 +147,8 @@ def triplet_means(gates: Gates, member: Marks) -> dict[str, Any]:
     Mean ρ, η, C, ψ and −log ρ (`pair_loss`), the share with ρ < 0.5 (`inversion_rate`), and
     `buckets`, in percent.
     """
-    values: dict[str, npt.NDArray[Any]] = {name: getattr(gates, name) for name in ("rho", "eta", "coverage", "psi")}
+    names = ("rho", "eta", "coverage", "psi")
+    values: dict[str, npt.NDArray[Any]] = {name: getattr(gates, name) for name in names}
     values |= {"pair_loss": gates.loss, "inversion_rate": gates.rho < 0.5}
     buckets = {name: 100 * float(rule(gates)[member].mean()) for name, rule in BUCKETS.items()}
     return {**{name: float(each[member].mean()) for name, each in values.items()}, "buckets": buckets}

@@ -181,8 +181,8 @@ def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, blo
         count = min(block, len(rows) - start)
         for first in range(0, count, GATHERED):
             part = rows[start + first : start + min(first + GATHERED, count)]
-            positives = geometry.documents.take(geometry.positive[geometry.record[part]])
-            residuals = np.subtract(positives, geometry.documents.take(geometry.document[part]), out=positives)
+            residuals = geometry.documents.take(geometry.positive[geometry.record[part]])
+            residuals -= geometry.documents.take(geometry.document[part])
             squared = np.einsum("nd,nd->n", residuals, residuals)
             scale = np.sqrt(np.divide(weights[part], squared, out=np.zeros(len(part)), where=squared > 0))
             np.multiply(residuals, scale.astype(kind)[:, None], out=scaled[first : first + len(part)])

@@ -193,7 +193,8 @@ def select(
     table = rated[0] if isinstance(rated, (list, tuple)) else rated
     source, chosen = as_source(cast(SourceLike, table), None), dict(settings or {})
     known = inspect.signature(RULES[by]).parameters
-    settings_checked(by, {name: each.default for name, each in known.items() if name not in ("rows", "rng")}, chosen)
+    defaults = {name: each.default for name, each in known.items() if name not in ("rows", "rng")}
+    settings_checked(by, defaults, chosen)
     negatives, shown = source.negatives, np.flatnonzero(source.negatives.keep)
     drawing = {"rng": np.random.default_rng(seed)} if "rng" in known else {}
     part = negatives.table.take(pa.array(shown))
