@@ -249,7 +249,7 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
 def _loaded_again(source: str, settings: EncoderSettings, fingerprint: str) -> SentenceEncoder:
     """Load an encoder in another process; other weights than the sender's are a FailureError."""
     if (encoder := load_encoder(source, settings)).fingerprint != fingerprint:
-        raise FailureError(f"the encoder {source} has other weights here than at its sender; give both one")
+        raise FailureError(f"the encoder {source} has other weights than at its sender; give both the same weights")
     return encoder
 
 

@@ -104,7 +104,7 @@ def paired_test(
 
     first, second = _finite(a), _finite(b)
     if first.shape != second.shape:
-        raise InputError(f"expected one value a query of both; found shapes {first.shape} and {second.shape}")
+        raise InputError(f"expected a value of each query of both; found shapes {first.shape} and {second.shape}")
     differences = first - second
     mean = float(np.mean(differences))
     exact: Floats = np.round(differences / float(np.abs([first, second]).max() or 1.0), 12)
@@ -221,7 +221,7 @@ def compare_systems(
     measures = list(next(iter(systems.values()), {}))
     other = [name for name, values in systems.items() if list(values) != measures]
     if other:
-        raise InputError(f"other measures than {measures} in {', '.join(other)}; measure all alike")
+        raise InputError(f"{', '.join(other)} have other measures than {measures}; measure all by the same")
     check_names("system", [name for pair in pairs for name in pair], list(systems))
     compared = [(a, b) for b, a in combinations(systems, 2)]
     if against is not None:
