@@ -1,4 +1,7 @@
-"""The program `foils`: its help, which verb runs, and how failures end it. Nothing is loaded before it is needed."""
+"""The program `foils`: its help, which verb runs, and how failures end it.
+
+Nothing is loaded before it is needed.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,10 @@ def _missing(verb: str, argument: Argument | None) -> str:
 
 
 def standard_joined(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with a lone `-` joined to the option before it: cyclopts takes it for an option."""
+    """Return the arguments with a lone `-` joined to the option before it.
+
+    Cyclopts takes it for an option.
+    """
     words: list[str] = []
     for argument in arguments:
         if argument == STANDARD and words and words[-1].startswith("--"):

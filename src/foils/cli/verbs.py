@@ -120,7 +120,8 @@ def _open_report(_: Any, values: Values) -> None:
         webbrowser.open((values.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
-_OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")  # sentences that the program's help leaves out
+# sentences that the program's help leaves out
+_OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")
 _QUIET: Any = {
     "result_action": "return_value",
     "exit_on_error": False,
@@ -175,7 +176,8 @@ def is_wide(setting: Setting) -> bool:
 
 def help_text(setting: Setting) -> str:
     """Return the program's help of an option, without what concerns Python alone, and its range."""
-    none = "none" if type(None) in setting.kinds and isinstance(setting.default, int) else ""  # as --max-length none
+    # as --max-length none
+    none = "none" if type(None) in setting.kinds and isinstance(setting.default, int) else ""
     bounds = ", or ".join(filter(None, [setting.option.range, none]))
     return " ".join(filter(None, [_OF_PYTHON.sub("", setting.help).strip(), f"Range: {bounds}." if bounds else ""]))
 
@@ -211,8 +213,12 @@ def example(door: Door) -> str:
 
 
 def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
-    """Write, report and show a result, its files first: a closed pipe loses none. None: a verb has nothing to say."""
-    if result is None or int(os.environ.get("RANK", "0")):  # under torchrun the first process writes and shows
+    """Write, report and show a result, its files first.
+
+    A closed pipe loses none. None: a verb has nothing to say.
+    """
+    # under torchrun the first process writes and shows
+    if result is None or int(os.environ.get("RANK", "0")):
         return
     verb, tables = DOORS[name], result.tables()
     to_standard_output = values.get(JSON.name) == Path(STANDARD)
@@ -309,7 +315,10 @@ def _after_fuse(_: Any, typed: Values) -> str | None:
 
 
 def _after_score(result: Any, typed: Values) -> str | None:
-    """Label where labels may settle a tie; else train on what was chosen: the sources are typed as [NAME=]PATH."""
+    """Label where labels may settle a tie.
+
+    Else train on what was chosen: the sources are typed as [NAME=]PATH.
+    """
     decision = result.decision
     if decision is None:
         return None

@@ -692,7 +692,9 @@ def _judgements(
 def _checked(
     kind: str, source: Records, schema: pa.Schema, check: Callable[[Fields], tuple[Any, ...] | str]
 ) -> tuple[Iterator[pa.RecordBatch], array[int], Complaints]:
-    """Return batches of what a check makes of each record, if anything; their lines and complaints grow as they come.
+    """Return batches of what a check makes of each record, if anything.
+
+    Their lines and complaints grow as they come.
 
     A text that a check returns is what is wrong with the record.
     """

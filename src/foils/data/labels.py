@@ -261,7 +261,8 @@ class Labels(Result):
         """
         judges = self.table["judge"].to_pylist()
         counted = [not is_program(name) if judge is None else name == judge for name in judges]
-        first, balance = _balance(self.table, np.array(counted, bool))  # what is known of a pair is in its first row
+        # what is known of a pair is in its first row
+        first, balance = _balance(self.table, np.array(counted, bool))
         relevant = np.select([balance > 0, balance < 0], [1.0, 0.0], np.nan)
         probabilities = self.table["probability"].fill_null(np.nan).to_numpy()
         has_one = np.isfinite(probabilities)
@@ -340,7 +341,9 @@ def _check(
     lines: Sequence[int] = (),
     written: Sequence[str] = (),
 ) -> npt.NDArray[np.int64]:
-    """Raise a FormatError for values out of range and unknown ids; return the rows to keep, one of each pair and judge.
+    """Raise a FormatError for values out of range and unknown ids.
+
+    Return the rows to keep, one of each pair and judge.
 
     A row in which a judge skipped the pair gives way to one in which it answered.
     """

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 AT_ONCE = 512  # queries whose texts are read, or records that become Arrow's, together
-NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")  # columns of numbers that are no scores of a document
+# columns of numbers that are no scores of a document
+NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")
 Record = dict[str, Any]
 
 
@@ -54,7 +55,10 @@ def triplets(example: Example, _: int) -> Iterator[Record]:
 
 
 def tuples(example: Example, number: int) -> Iterator[Record]:
-    """Yield anchor, positive, negative_1 … negative_n, where there are n; with scores, theirs, the positive's first."""
+    """Yield anchor, positive, negative_1 … negative_n, where there are n.
+
+    With scores, theirs, the positive's first.
+    """
     chosen = example.negatives[:number]
     for positive in example.positives if len(chosen) == number else ():
         named = {f"negative_{at}": each.text for at, each in enumerate(chosen, 1)}
@@ -334,16 +338,24 @@ EQUAL = "equal to a positive"
 
 
 TO_RATE = "labelled positive, to be rated"
-"""Why a labelled positive is rejected that mining kept on request: a rating compares it as it does negatives."""
+"""Why a labelled positive is rejected that mining kept on request.
+
+A rating compares it as it does negatives.
+"""
 
 
 TOP = "rated best of a query without a labelled positive"
-"""Why the candidate is rejected that gaps of such a query are held against; training takes it for its positive."""
+"""Why the candidate is rejected that gaps of such a query are held against.
+
+Training takes it for its positive.
+"""
 
 
 @dataclass(frozen=True)
 class Negatives(Result):
-    """Candidate negatives of queries, as a table, with what a door says of it; a door's own class adds what it counts.
+    """Candidate negatives of queries, as a table, with what a door says of it.
+
+    A door's own class adds what it counts.
 
     Attributes:
         table: columns `query_id, doc_id, source, rank, score` always; `rank` is 0-based, `score` is
@@ -575,7 +587,9 @@ class Negatives(Result):
         return queries, np.where(has_text, -1, documents)
 
     def texts_in(self, collection: Collection) -> tuple[Rows, DocumentTexts]:
-        """Return (n,) query rows in a collection, and the texts of the documents; what stands in `text` goes first.
+        """Return (n,) query rows in a collection, and the texts of the documents.
+
+        What stands in `text` goes first.
 
         Raises:
             InputError: query ids, or document ids without a text, that the collection does not know.

@@ -85,7 +85,10 @@ ROLES: Names = {
     "score": ("score", "label", "relevance"),
     "split": ("split",),
 }
-"""What a column of a table of pairs can be, and its usual names; case, blanks and hyphens make no difference."""
+"""What a column of a table of pairs can be, and its usual names.
+
+Case, blanks and hyphens make no difference.
+"""
 OF_CORPUS: Names = {"positive": ROLES["positive"], "doc_id": (*ROLES["doc_id"], "_id", "id"), "title": ROLES["title"]}
 """The same of a table of documents alone: an `id` there is a document's."""
 OF_SOURCE: Names = {
@@ -115,7 +118,10 @@ def parsed_columns(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table of pairs or of a source: what each is -> its name; of negatives there can be several."""
+    """The columns of a table of pairs or of a source: what each is -> its name.
+
+    Of negatives there can be several.
+    """
 
     names: Names
     of_source: bool = False
@@ -319,7 +325,9 @@ READING = 6  # another number where the same files are read otherwise than befor
 def read_pairs(
     pairs: Any, *, columns: Mapping[str, str] | None = None, corpus: Any = None, name: str = "", split: str = ""
 ) -> Collection:
-    """Make a collection of pairs. Equal texts are one document; ids that are not given are hashes of the texts.
+    """Make a collection of pairs.
+
+    Equal texts are one document; ids that are not given are hashes of the texts.
 
     Negatives among the columns are documents of the collection; the same table is a source of them.
 
@@ -354,7 +362,9 @@ def read_pairs(
 
 
 class _PairReader:
-    """Reads tables of pairs once: documents go on as they come, queries are held, and pairs are noted as numbers.
+    """Reads tables of pairs once.
+
+    Documents go on as they come, queries are held, and pairs are noted as numbers.
 
     Args:
         parts: tables of the pairs, by split.

@@ -57,9 +57,11 @@ DEFAULT_PACKAGES = (
 )
 """Packages with much documentation that foils' own requirements bring along (`transformers` is left out: most of
 its docstrings repeat one template for each of hundreds of models)."""
-MIN_WORDS, MAX_WORDS = 20, 200  # of a document, which is cut after the last; a word is a run of letters and digits
+# of a document, which is cut after the last; a word is a run of letters and digits
+MIN_WORDS, MAX_WORDS = 20, 200
 NEAR = 0.85  # Jaccard similarity of case-folded words from which two summaries or documents are nearly equal
-_COMMON = 0.03  # a word in more than this share of the docstrings, and in more than _COMMON_LEAST of them, is common
+# a word in more than this share of the docstrings, and in more than _COMMON_LEAST of them, is common
+_COMMON = 0.03
 _COMMON_LEAST = 20
 _SKIPPED_FOLDERS = frozenset({"benchmarks", "examples", "externals", "test", "tests", "vendor", "vendored"})
 _TEST_FILE = re.compile(r"test_.*|.*_test|conftest")
@@ -131,7 +133,10 @@ def read_pydocs(packages: Sequence[str] | None = None) -> list[Docstring]:
 
 
 def pydocs_versions(packages: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the version of each package that `read_pydocs` would read; with Python's they decide the collection."""
+    """Return the version of each package that `read_pydocs` would read.
+
+    With Python's they decide the collection.
+    """
     distributions = packages_distributions()
     return {package: ", ".join(map(version, sorted({*distributions.get(package, [])}))) for package in _roots(packages)}
 
@@ -147,7 +152,8 @@ def _roots(packages: Sequence[str] | None) -> dict[str, Path]:
     roots: dict[str, Path] = {}
     wanted = sorted({*(DEFAULT_PACKAGES if packages is None else packages)})
     for package in wanted:
-        spec = find_spec(package) if package.isidentifier() else None  # a dotted name's parents would be imported
+        # a dotted name's parents would be imported
+        spec = find_spec(package) if package.isidentifier() else None
         origin = Path(spec.origin or "") if spec and spec.has_location else Path()
         if origin.suffix == ".py":
             roots[package] = origin.parent if origin.name == "__init__.py" else origin
@@ -202,7 +208,9 @@ LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,t
 
 
 def read_beir(name: str) -> Collection:
-    """Read a BEIR folder; the Arrow form is stored in the cache and used again while the files stay as they are.
+    """Read a BEIR folder.
+
+    The Arrow form is stored in the cache and used again while the files stay as they are.
 
     A folder without `qrels` is a collection without judgements.
 
@@ -352,7 +360,8 @@ def read_hf(name: str) -> Collection | dict[str, Records]:
         places = ((name, "corpus"), (name, "queries"), qrels)
         (corpus, queries, judged), files_of = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
     names = list(map(split_name, judged))
-    names = names if len(set(names)) == len(names) else list(judged)  # dev and validation, say: each keeps its own
+    # dev and validation, say: each keeps its own
+    names = names if len(set(names)) == len(names) else list(judged)
     rows = row_sources(
         f"hf:{name}",
         chain.from_iterable(corpus.values()),

@@ -234,7 +234,10 @@ def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, 
 
 
 def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) for each line of a JSONL file; lines that are no JSON object are complaints."""
+    """Yield (line number, object) for each line of a JSONL file.
+
+    Lines that are no JSON object are complaints.
+    """
     for number, text in numbered_lines(path, complaints):
         try:
             value = json.loads(text)
@@ -426,7 +429,8 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
 
 def _parquet(path: Path) -> Records:
     def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        with opened_parquet(path, pre_buffer=False, buffer_size=1 << 20) as opened:  # bytes of a column, at once
+        # bytes of a column, at once
+        with opened_parquet(path, pre_buffer=False, buffer_size=1 << 20) as opened:
             groups = map(opened.metadata.row_group, range(opened.num_row_groups))
             average = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
             longest = max(average, longest_text(opened, path), 1)

@@ -154,7 +154,9 @@ class Run:
 
 
 def falling(scores: Scores, ranks: npt.NDArray[np.integer]) -> list[float]:
-    """Return scores that fall from rank to rank of each query, as float32, too; those that do stay as they are.
+    """Return scores that fall from rank to rank of each query, as float32, too.
+
+    Those that do stay as they are.
 
     Args:
         scores: (n,) each query's from high to low.
@@ -365,7 +367,8 @@ def fuse_lists(
     pair = pair[index.first]
     own_ranks, own_scores = np.full((len(first), count), -1), np.full((len(first), count), np.nan)
     own_ranks[pair, origins], own_scores[pair, origins] = ranks, scores
-    fused = np.full(len(first), np.nan)  # scores of several rankings do not compare: best ranks order the union
+    # scores of several rankings do not compare: best ranks order the union
+    fused = np.full(len(first), np.nan)
     if method == "interleave":
         fused = _interleaved(queries[first], own_ranks)
     elif method == "rrf":
@@ -512,7 +515,8 @@ class Fusion:
             return None
         try:
             facts = whole_json(path)
-            fusion = cls(**(unsealed(facts) if SEAL in facts else facts))  # of versions before 0.4 it has no checksum
+            # of versions before 0.4 it has no checksum
+            fusion = cls(**(unsealed(facts) if SEAL in facts else facts))
             BM25Settings().over(fusion.bm25)
             known = fusion.normalisation in (*NORMALISATIONS, RANKS) and fusion.deploys in ("both", "model", "bm25")
             if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):

@@ -48,7 +48,8 @@ class _SourceRows:
         self.repeated = 0
         self._rows: dict[tuple[int, int], float] = {}  # their scores
         self._scores: dict[tuple[int, int], float] = {}  # of what may be a labelled positive
-        self._own: list[tuple[str, str]] = []  # ids and texts of documents that are not in the collection: −1, −2, …
+        # ids and texts of documents that are not in the collection: −1, −2, …
+        self._own: list[tuple[str, str]] = []
         self._query_rows = {key: row for row, key in enumerate(collection.queries["query_id"].to_pylist())}
         self._doc_rows = {key: row for row, key in enumerate(collection.documents["doc_id"].to_pylist())}
 
@@ -93,7 +94,10 @@ class _SourceRows:
         return row if passage.doc_id or row is not None else self._documents.get(squeezed(passage.whole))
 
     def _document(self, passage: Passage) -> int:
-        """The row of a document, a new one where it is not known; another text of one that has an id is refused."""
+        """The row of a document, a new one where it is not known.
+
+        Another text of one that has an id is refused.
+        """
         row, text, doc_id = self._known(passage), passage.whole, passage.doc_id
         if row is None:
             if not text:
@@ -268,7 +272,8 @@ def as_sources(sources: SourcesLike, collection: Collection) -> list[NamedSource
     if isinstance(sources, Mapping) and not hasattr(sources, "with_format"):  # a `DatasetDict` is one source
         return [as_source(source, collection, name=name) for name, source in sources.items()]
     are_several = isinstance(sources, Sequence) and not isinstance(sources, str) and listed_rows(sources) is None
-    listed: Sequence[Any] = sources if are_several else [sources]  # type: ignore[assignment]  # mypy does not narrow it
+    # mypy does not narrow it
+    listed: Sequence[Any] = sources if are_several else [sources]  # type: ignore[assignment]
     opened = [as_source(each, collection) for each in listed]
     names = [each.name for each in opened]
     repeated = sorted({name for name in names if names.count(name) > 1})

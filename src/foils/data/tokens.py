@@ -77,7 +77,10 @@ def search_terms(text: str) -> list[str]:
 
 
 def comparable(text: str) -> list[str]:
-    """Return what two texts are compared by: tokens with HTML entities resolved; the text itself where it has none."""
+    """Return what two texts are compared by: tokens with HTML entities resolved.
+
+    The text itself where it has none.
+    """
     return alphanumeric(unescaped(text)) or [text]
 
 
@@ -110,7 +113,8 @@ def character_trigrams(text: str) -> list[str]:
     return [squeezed[start : start + 3] for start in range(max(len(squeezed) - 2, bool(squeezed)))]
 
 
-_UNBROKEN = (  # Han, Kana and Hangul; then Unicode's line-break class SA: Thai, Lao, Burmese, Khmer, Tai scripts
+# Han, Kana and Hangul; then Unicode's line-break class SA: Thai, Lao, Burmese, Khmer, Tai scripts
+_UNBROKEN = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303c\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
     "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"
@@ -264,7 +268,8 @@ class DocumentSets:
             rows, place = np.unique(np.concatenate([ours[part], theirs[part]]), return_inverse=True)
             sets, number = self._distinct_sets(rows)
             first, second = np.split(number[place], 2)
-            pairs, pair = np.unique(first * len(sets) + second, return_inverse=True)  # pairs of sets, each once
+            # pairs of sets, each once
+            pairs, pair = np.unique(first * len(sets) + second, return_inverse=True)
             one, other = np.divmod(pairs, len(sets))
             similarity[part] = _jaccard(sets, one, other, least)[pair]
         return similarity
@@ -299,7 +304,10 @@ class DocumentSets:
 
 
 def _jaccard(sets: list[Rows], one: Rows, other: Rows, least: float) -> Float64s:
-    """Return (k,) |A ∩ B| / |A ∪ B| of pairs of sets; where the sizes rule out `least`, the bound that they set."""
+    """Return (k,) |A ∩ B| / |A ∪ B| of pairs of sets.
+
+    Where the sizes rule out `least`, the bound that they set.
+    """
     sizes, tokens = np.array([*map(len, sets)]), np.concatenate(sets)
     ones, ends = np.ones(len(tokens), np.int8), np.cumsum([0, *sizes])
     matrix = sparse.csr_array((ones, tokens, ends), shape=(len(sets), 1 << OF_HASH))
@@ -340,7 +348,8 @@ log = logging.getLogger(__name__)
 AUTO, NONE = "auto", "none"
 LANGUAGES = (AUTO, NONE, *Stemmer.algorithms())
 K1, B = 1.2, 0.75  # saturation of the term frequency; how much a long document is held against its terms
-OF_SCRIPTS = {  # the language that is assumed where most letters are of a script; of others no word is stemmed
+# the language that is assumed where most letters are of a script; of others no word is stemmed
+OF_SCRIPTS = {
     "LATIN": "english",
     "CYRILLIC": "russian",
     "GREEK": "greek",

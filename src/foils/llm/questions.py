@@ -28,7 +28,8 @@ from foils.runtime.options import spelled
 
 log = logging.getLogger(__name__)
 
-WARNED, STOPPED, LEAST_HEARD = 0.05, 0.2, 20  # shares of answers that cannot be read; and of how many, to stop a run
+# shares of answers that cannot be read; and of how many, to stop a run
+WARNED, STOPPED, LEAST_HEARD = 0.05, 0.2, 20
 ATTEMPTS = 2  # times that a question is asked until its answer can be read
 LONGEST, LISTED = 6_000, 1_800  # characters of a document that a model is shown, and of each in a list
 ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
@@ -209,7 +210,8 @@ class Questions:
         self.client, self._form, self._purse = client, form, Purse(client.max_cost, purse)
         self._template, self._domain = template, domain
         self._counted: dict[str, Served] = {}
-        self._heard = self._unread = 0  # questions that have an answer or were asked again, and those that stay unread
+        # questions that have an answer or were asked again, and those that stay unread
+        self._heard = self._unread = 0
         self._store, self._sampling = AnswerStore(log), sampling or Sampling()
         decisive = {
             "prompt": template.version, "prompt_digest": digest(template.text, domain), "answer": form.name,
@@ -242,7 +244,9 @@ class Questions:
         return Usage.total(self._counted.values(), self.client.price)
 
     def cost(self, prompts: Sequence[str]) -> Usage:
-        """Return about what it takes to ask those questions that no answer is kept of; what the others took is counted.
+        """Return about what it takes to ask those questions that no answer is kept of.
+
+        What the others took is counted.
 
         Raises:
             As `recalled`.
@@ -280,7 +284,9 @@ class Questions:
             )
 
     def ask(self, prompts: Sequence[str], *, announced: bool = False) -> list[Any]:
-        """Return what the answers mean, None where none came or none can be read; `concurrency` are asked at once.
+        """Return what the answers mean, None where none came or none can be read.
+
+        `concurrency` are asked at once.
 
         Args:
             prompts: the questions; a repeated one is asked once, one that the store has an answer to is not.

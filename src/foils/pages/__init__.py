@@ -1,4 +1,7 @@
-"""One self-contained HTML page: sections of prose, tables, figures and examples; no network, all text escaped."""
+"""One self-contained HTML page: sections of prose, tables, figures and examples.
+
+No network, all text escaped.
+"""
 
 from __future__ import annotations
 

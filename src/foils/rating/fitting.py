@@ -56,7 +56,8 @@ from foils.rating.pairs import (
 )
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
-USUAL, WIDTH = 1.0, 1.0  # centre of the belief about s in probits, and its standard deviation on the log scale
+# centre of the belief about s in probits, and its standard deviation on the log scale
+USUAL, WIDTH = 1.0, 1.0
 LEAST, MOST = 0.05, 2.0  # probits
 WEAKEST = 10.0  # probits: the weakest prior in effect
 _REFINED, _SETTLED = 6, 0.1  # of fit and dispersion, and the change of log φ at which they end
@@ -259,7 +260,8 @@ def _posterior(products: Floats, counts: Floats, *biases: float) -> Floats:
     log_density = -0.5 * (np.log(_GRID / USUAL) / WIDTH) ** 2
     if counts.any():
         mean = products.sum() / counts.sum()
-        most = counts[counts > 0].mean() / 4  # of one candidate, so that few candidates that agree do not look certain
+        # of one candidate, so that few candidates that agree do not look certain
+        most = counts[counts > 0].mean() / 4
         error = np.sqrt(((products - mean * counts) ** 2).sum() + most**2) / counts.sum()
         log_density -= 0.5 * ((mean - moment(shared_correlation(_GRID), *biases)) / error) ** 2
     weight = np.exp(log_density - log_density.max())

@@ -419,7 +419,9 @@ class LLMJudge(LanguageJudge):
         return self.between(candidates, pairs.first, pairs.second)
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
-        """Return (m,) P(first answers its query better than second answers its own); the prompt is then between-1.
+        """Return (m,) P(first answers its query better than second answers its own).
+
+        The prompt is then between-1.
 
         Raises:
             As `Questions.ask`.

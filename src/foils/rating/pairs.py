@@ -75,7 +75,10 @@ class Pairs:
 
     @classmethod
     def unchecked(cls, offsets: Rows, first: Rows, second: Rows) -> Pairs:
-        """Wrap pairs taken from checked ones, whose `offsets` stay the same object: that costs nothing per query."""
+        """Wrap pairs taken from checked ones, whose `offsets` stay the same object.
+
+        That costs nothing per query.
+        """
         pairs = object.__new__(cls)
         for name, values in (("offsets", offsets), ("first", first), ("second", second)):
             object.__setattr__(pairs, name, values)

@@ -246,7 +246,10 @@ def heeding(name: str) -> list[dict[str, Any]]:
 
 
 def _named(judge: JudgeLike | None) -> JudgeLike | None:
-    """A judge whose name begins with its kind, a bare model being a bi-encoder's; its own settings are read."""
+    """A judge whose name begins with its kind, a bare model being a bi-encoder's.
+
+    Its own settings are read.
+    """
     if not isinstance(judge, str):
         return judge
     named = judge if key_values(judge)[0].partition(":")[0] in JUDGES else f"{BI_ENCODER}:{judge}"
@@ -483,7 +486,9 @@ def trial_of(pairs: Pairs, relevant: Rows, *, whole_queries: bool) -> Marks:
 
 
 def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: bool) -> Evidence:
-    """Ask about the pairs; each judge whose answers cost something is tried first, so that not all is paid for.
+    """Ask about the pairs.
+
+    Each judge whose answers cost something is tried first, so that not all is paid for.
 
     Args:
         asking: the judges.

@@ -33,7 +33,8 @@ Value = TypeVar("Value")
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 SEAL, META = "checksum", "meta.json"
 LARGEST_META = 1 << 24  # bytes
-DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)  # raised by what reads damaged files of the cache
+# raised by what reads damaged files of the cache
+DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
 CHANGED = "its contents have changed since they were written (their checksum is another)"
 
 
@@ -45,7 +46,8 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foils"
 
 
-CACHED = {  # kind of what the cache keeps, and its folder -> names of the entries; what foils did not put there stays
+# kind of what the cache keeps, and its folder -> names of the entries; what foils did not put there stays
+CACHED = {
     "vectors": r"[^/]+-float(32|16)(-xxh3)?",
     "collections": r"(pydocs-)?[0-9a-f]{32}",
     "tokens": r"[0-9a-f]{32}",
@@ -117,7 +119,9 @@ def _remove(path: Path) -> None:
 
 
 def remove_whole(path: Path) -> None:
-    """Remove a file or folder at once: a kill leaves it as it was, or something that the next writer there removes.
+    """Remove a file or folder at once.
+
+    A kill leaves it as it was, or something that the next writer there removes.
 
     Raises:
         OSError: it may not be removed.
@@ -152,7 +156,9 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
-    """Give a new file or folder beside `path`, locked for as long as this process lives; it is removed at the end.
+    """Give a new file or folder beside `path`, locked for as long as this process lives.
+
+    It is removed at the end.
 
     What writers that were killed left in the folder, on which nobody holds a lock, is removed first.
     """
@@ -175,7 +181,9 @@ def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def write_whole(path: str | Path) -> Iterator[Path]:
-    """Give a path to write aside; on success it takes the place of `path` at once, on failure nothing changes.
+    """Give a path to write aside.
+
+    On success it takes the place of `path` at once, on failure nothing changes.
 
     A link stays a link: what it points to is replaced. A device or a pipe is given as it is. What
     writers that were killed left aside in the folder is removed.
@@ -202,7 +210,9 @@ def write_whole(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
-    """Give a new folder to fill aside; on success it takes the place of `path` at once, on failure nothing changes.
+    """Give a new folder to fill aside.
+
+    On success it takes the place of `path` at once, on failure nothing changes.
 
     What `path` holds beside them stays: links to it are made in the new folder before. Weights of
     another model that it holds do not, for they would be read with the new ones. Whoever may read
@@ -229,7 +239,8 @@ def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
             each.chmod(mode if each.is_dir() else mode & 0o666)
         if path.exists():
             _link_others(path, temporary)
-        for each in (*sorted(temporary.rglob("*"), reverse=True), temporary):  # what lies in a folder before it
+        # what lies in a folder before it
+        for each in (*sorted(temporary.rglob("*"), reverse=True), temporary):
             flush(each)
         if path.exists():
             _exchange(temporary, path)
@@ -254,7 +265,10 @@ def _link_others(old: Path, new: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> None:
-    """Give two folders each other's name: at once on Linux; elsewhere a kill may leave `other` as `.NAME.before`."""
+    """Give two folders each other's name: at once on Linux.
+
+    Elsewhere a kill may leave `other` as `.NAME.before`.
+    """
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
         if rename(FROM_HERE, os.fsencode(one), FROM_HERE, os.fsencode(other), EXCHANGE) == 0:
@@ -481,7 +495,9 @@ def write_parts(folder: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_parts(folder: Path) -> dict[str, Any]:
-    """Return the facts of a folder's meta.json; each file is read through once a process, and its checksum compared.
+    """Return the facts of a folder's meta.json.
+
+    Each file is read through once a process, and its checksum compared.
 
     Raises:
         OSError, ValueError, KeyError, RecursionError: a file of it is missing or damaged (`DAMAGE`).

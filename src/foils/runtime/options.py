@@ -176,7 +176,9 @@ class Setting:
         return get_args(self.annotation) if union else (self.annotation,)
 
     def checked(self, value: Any) -> Any:
-        """Return a value of it: a text is read by the option's `parse`, a whole number made the float that it reads.
+        """Return a value of it.
+
+        A text is read by the option's `parse`, a whole number made the float that it reads.
 
         A text where a list or tuple is taken is one of its values.
 
@@ -461,7 +463,8 @@ def _why_idle(needs: Needs, known: Collection[str], values: Mapping[str, Any]) -
         unmet = [
             name
             for name, condition in alternative.items()
-            if name in known and not _holds(condition, values[name])  # `why`, and settings of other doors, are none
+            # `why`, and settings of other doors, are none
+            if name in known and not _holds(condition, values[name])
         ]
         if not unmet:
             return ""
@@ -565,7 +568,10 @@ _NEXT = re.compile(r",\s*(?=[A-Za-z][\w-]*=)")
 
 
 def key_values(text: str) -> tuple[str, dict[str, str]]:
-    """Return what stands before the first `,KEY=VALUE` of a text, and the values by key; a comma may stand in one."""
+    """Return what stands before the first `,KEY=VALUE` of a text, and the values by key.
+
+    A comma may stand in one.
+    """
     before, *pairs = _NEXT.split(text)
     split = (pair.partition("=") for pair in pairs)
     return before, {key.strip().replace("-", "_"): value for key, _, value in split}

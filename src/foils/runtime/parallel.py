@@ -68,7 +68,10 @@ def workers() -> int:
 
 @lru_cache(maxsize=1)
 def _pools(modules: int) -> ThreadpoolController:
-    """Return the thread pools of the libraries that are loaded; to find them, with more modules anew, takes longest."""
+    """Return the thread pools of the libraries that are loaded.
+
+    To find them, with more modules anew, takes longest.
+    """
     return ThreadpoolController()
 
 

@@ -41,7 +41,8 @@ def bars(description: str, total: int | None, unit: str) -> Iterator[Advance]:
     """Show a task that takes two seconds or more, in a terminal or a notebook: a bar, and a line when it ends."""
     from tqdm.auto import tqdm
 
-    start, every = time.monotonic(), 0.1 if sys.stderr.isatty() else 10.0  # seconds between the states of a bar
+    # seconds between the states of a bar
+    start, every = time.monotonic(), 0.1 if sys.stderr.isatty() else 10.0
     look = {"unit": f" {unit}", "delay": LEAST, "mininterval": every, "leave": False, "disable": False}
     notes: list[str] = []
     with tqdm(total=total, desc=description, **look) as bar:

@@ -56,7 +56,9 @@ class Table:
 
 
 def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
-    """Print tables, to stdout by default: the title, the table, the remarks; columns of numbers stand at the right.
+    """Print tables, to stdout by default: the title, the table, the remarks.
+
+    Columns of numbers stand at the right.
 
     No cell is cut: texts wrap, numbers have the width that they need, and columns that do not fit
     beside the others follow below, behind the first column again. Control characters, which a
@@ -184,7 +186,8 @@ class Result(ABC):
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # a dataclass leaves what a class has itself
+        # a dataclass leaves what a class has itself
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
         writers = {"write": cls.endings, "report": files.HTML, "write_runs": (files.FOLDER,)}
         for name, endings in writers.items():
             if name in vars(cls):
@@ -215,7 +218,10 @@ class Result(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return the result for `--json`: numbers, texts, lists and dictionaries; what is not known is None."""
+        """Return the result for `--json`: numbers, texts, lists and dictionaries.
+
+        What is not known is None.
+        """
 
     def json_text(self) -> str:
         """Return what `to_json` returns as text, for `--json -`."""

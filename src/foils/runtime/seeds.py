@@ -15,4 +15,5 @@ TIMED = 3  # texts by which a plan measures how long embedding takes
 COMPLETED = 5  # documents that make a trial's corpus full
 JUDGED = 11  # queries of a split of which some are measured
 PLANTED = 29  # positives that are held out and mined like any document
-WRITTEN = 31  # domain, difficulty and length of what a language model writes; the query's row stands before it
+# domain, difficulty and length of what a language model writes; the query's row stands before it
+WRITTEN = 31

@@ -383,7 +383,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         columns = {"query": query[first], "document": documents[first], "label": values[:, 0]}
         lengths = np.ones(len(first), np.int64)
     else:
-        values = np.stack(facts, axis=1)[np.repeat(present[:, None], len(facts), axis=1)]  # list by list, fact by fact
+        # list by list, fact by fact
+        values = np.stack(facts, axis=1)[np.repeat(present[:, None], len(facts), axis=1)]
         columns = {"query": queries, "documents": _lists(documents, lengths), "label": _lists(target[present], lengths)}
     if ours:
         columns["label"] = _lists(_lists(values.ravel(), np.repeat(lengths, 3)), np.full(len(lengths), 3))
