@@ -278,7 +278,7 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
     """
     inner = transformer_of(model, "lora")
     if is_routed(model):
-        raise InputError(f"{spelled('lora')}: a Router's routes are trained whole; leave it out")
+        raise InputError(f"{spelled('lora')}: the model is a Router, whose routes are trained whole; leave it out")
     peft = require("peft", "lora")
     merge_adapters(model)
     model.requires_grad_(False)
