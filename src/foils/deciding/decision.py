@@ -378,7 +378,8 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
 
 def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     """Say how many of each source's negatives are unlabelled answers, by pairs, recaptures and labels."""
-    relevance, judged = Relevance.fit(survey, seed=drawn.scoring.seed), Judged.of(drawn.labels, measured.records)
+    relevance = Relevance.fit(survey, seed=drawn.scoring.seed)
+    judged = Judged.of(drawn.labels, measured.records)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
     known = {name: _source(measured, bit, drawn.sources[name], logs) for bit, name in enumerate(measured.records.names)}
     bounds = [relevance.bound(survey)]
