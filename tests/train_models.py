@@ -161,7 +161,7 @@ def table(collection: Collection, *, per_query: int = 4, rated: bool = False, se
 
 def unpaired(facts: PairFacts, rows: np.ndarray) -> np.ndarray:
     """(b, (1 + k)·b): whether a candidate is left out for a query in a batch of these rows."""
-    block = facts.batch(rows).block(0, len(rows))
+    block = facts.log_weights(rows, 0, len(rows))
     return np.zeros((len(rows), facts.documents.shape[1] * len(rows)), bool) if block is None else np.isneginf(block)
 
 

@@ -175,19 +175,22 @@ def test_known_positives_are_left_out_and_own_ones_are_not():
     # candidates: 5 6 9 | 7 8 absent; rows 0 and 2 share a query whose positives are 5 and 9
     expected = [[0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 1], [1, 0, 0, 0, 0, 1]]
     assert mask.astype(int).tolist() == expected
-    block = known.batch(np.array([0, 1, 2])).block(0, 3)
+    block = known.log_weights(np.array([0, 1, 2]), 0, 3)
     assert block[1].tolist() == pytest.approx([0, 0, 0, np.log(0.5), 0, -np.inf])
 
 
 def test_one_query_with_two_weights_for_a_pair_takes_the_smaller():
     known = facts([0, 1], [[5], [7]], [(0, 7, 0.5), (0, 7, 0.2)])
-    assert known.batch(np.array([0, 1])).log_weights.tolist() == pytest.approx([np.log(0.2)])
+    assert known.log_weights(np.array([0, 1]), 0, 2).tolist() == [[0, pytest.approx(np.log(0.2))], [0, 0]]
 
 
 def test_a_curriculum_lets_harder_negatives_in_later():
     known = facts([0, 1], [[5, 7], [6, 8]], [(0, 7, 1.0), (1, 8, 0.5)], gaps=[250, 500])
-    assert np.isneginf(known.batch(np.array([0, 1]), least_gap=300).log_weights).tolist() == [True, False]
-    assert known.batch(np.array([0, 1]), least_gap=200).log_weights.tolist() == pytest.approx([np.log(0.5)])
+    # candidates: 5 6 | 7 8
+    late, early = (known.log_weights(np.array([0, 1]), 0, 2, least_gap=least) for least in (200, 300))
+    half = pytest.approx(np.log(0.5))
+    assert early.tolist() == [[0, 0, -np.inf, 0], [0, 0, 0, half]]
+    assert late.tolist() == [[0, 0, 0, 0], [0, 0, 0, half]]
 
 
 def test_the_loss_follows_the_curriculum_by_epoch(model, rated):
@@ -199,9 +202,8 @@ def test_the_loss_follows_the_curriculum_by_epoch(model, rated):
 
 
 def test_blocks_do_not_change_the_facts(rated):
-    found = rated.facts.batch(np.arange(10))
-    whole = found.block(0, 10)
-    assert np.array_equal(np.concatenate([found.block(a, min(a + 3, 10)) for a in range(0, 10, 3)]), whole)
+    block = partial(rated.facts.log_weights, np.arange(10))
+    assert np.array_equal(np.concatenate([block(a, min(a + 3, 10)) for a in range(0, 10, 3)]), block(0, 10))
 
 
 def test_the_learnable_temperature_is_bounded():
@@ -315,7 +317,6 @@ def test_one_process_exchanges_nothing():
     share, vectors = Share.of(3, gather=True), torch.randn(3, 2, requires_grad=True)
     assert (share.rank, share.rows, share.count) == (0, 3, 1)
     assert share.gathered(vectors) is vectors
-    assert share.own_of(vectors) is vectors
     assert share.averaged(vectors) is vectors
     torch.testing.assert_close(share.norm(vectors, vectors), torch.sqrt(2 * vectors.square().sum()))
     vectors.grad = torch.ones(3, 2)
@@ -331,14 +332,6 @@ def test_shares_of_different_sizes_are_refused(monkeypatch):
     monkeypatch.setattr(losses.dist, "all_gather_object", gather)
     refused(r"the processes have \[3, 2\] rows of a batch", Share.of, 3, gather=True)
     assert Share.of(3, gather=False) == Share(3)
-
-
-def test_the_own_documents_of_each_column_are_taken(monkeypatch):
-    # two processes of 2 rows, 3 columns: candidates are numbered column after column, rows in the order of processes
-    monkeypatch.setattr(losses, "_summed", lambda values: values)
-    candidates = torch.arange(12.0)
-    assert Share(2, 0, 2).own_of(candidates).tolist() == [0, 1, 4, 5, 8, 9]
-    assert Share(2, 1, 2).own_of(candidates).tolist() == [2, 3, 6, 7, 10, 11]
 
 
 ROWS, BATCH, EPOCHS = 80, 8, 2
@@ -404,8 +397,7 @@ def test_what_the_facts_leave_out_stays_out_and_their_weights_stay():
 
 def test_shares_by_hand(rated):
     """Three lists: what is known or absent is no pair."""
-    facts = rated.facts.batch(np.array([0, 1, 2]))
-    known = torch.from_numpy(facts.block(0, 3))
+    known = torch.from_numpy(rated.facts.log_weights(np.array([0, 1, 2]), 0, 3))
     known[0, 1] = known[1, 4] = -INF  # as if positive 1 answered query 0; and a negative of row 1 were rejected
     documents = torch.zeros(15, 2)
     documents[:3] = torch.tensor([[1.0, 0.0]])

@@ -53,43 +53,6 @@ MISSING = {"weight": 1.0, "elo": np.nan, "offset": 0.0, "gap": np.nan, "teacher"
 
 
 @dataclass(frozen=True)
-class BatchFacts:
-    """What the loss needs to know about b rows with 1 + k documents each.
-
-    Candidate j·b + i is document j of row i: first all positives, then all first negatives, and so on.
-
-    Attributes:
-        labels: (b,) the rows' numbers in the data set.
-        rows, columns: (m,) entries (query, candidate) of the (b, (1 + k)·b) matrix that have a
-            log-weight of their own.
-        log_weights: (m,) their log w: −inf leaves the candidate out for this query.
-        absent: ((1 + k)·b,) candidates that are no document at all; nobody's negatives.
-        ratings: (b, 1 + k) standardised ratings, NaN where there is none.
-        sources: (b,) each row's data set, where there are several: documents of another one are left out.
-    """
-
-    labels: Codes
-    rows: Codes
-    columns: Codes
-    log_weights: Floats
-    absent: NDArray[np.bool_]
-    ratings: Floats
-    sources: Codes | None = None
-
-    def block(self, begin: int, end: int) -> NDArray[np.float32] | None:
-        """Return the log-weights of queries begin … end − 1 as (end − begin, c), or None where all are 0."""
-        inside = (self.rows >= begin) & (self.rows < end)
-        if not inside.any() and not self.absent.any() and self.sources is None:
-            return None
-        block = np.zeros((end - begin, len(self.absent)), np.float32)
-        block[:, self.absent] = -np.inf
-        block[self.rows[inside] - begin, self.columns[inside]] = self.log_weights[inside]
-        if self.sources is not None:  # documents of another data set than the query's
-            block[self.sources[begin:end, None] != np.resize(self.sources, len(self.absent))] = -np.inf
-        return block
-
-
-@dataclass(frozen=True)
 class PairFacts:
     """What is known about the pairs of a data set of N rows.
 
@@ -133,38 +96,45 @@ class PairFacts:
         """k, the negatives of a row."""
         return int(self.documents.shape[1]) - 1
 
-    def batch(self, rows: Codes, *, least_gap: float | None = None) -> BatchFacts:
-        """Return what is known about the pairs among these rows.
-
-        A row's own positive keeps weight 1; any other candidate that is a known positive of its
-        query (or equals one) is left out.
-
-        Args:
-            rows: (b,) row numbers.
-            least_gap: of a curriculum: pairs whose gap is not above it are left out.
-
-        Raises:
-            InputError: rows that are not there.
-        """
+    def check(self, rows: Codes) -> None:
+        """Raise an InputError where (b,) row numbers are not those of rows of the data set."""
         if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
             raise InputError(f"rows {rows.min()} to {rows.max()}; the data set has {len(self)}")
+
+    def log_weights(
+        self, rows: Codes, begin: int, end: int, *, least_gap: float | None = None
+    ) -> NDArray[np.float32] | None:
+        """Return log w of queries begin … end − 1 of a batch and all its candidates; None where all are 0.
+
+        Candidate j·b + i is document j of row i: first all positives, then all first negatives, and
+        so on. −inf leaves a candidate out for a query: known positives of the query (or documents
+        that equal one) but the row's own, absent documents, and those of other data sets.
+
+        Args:
+            rows: (b,) row numbers of the batch.
+            begin: first row of the block.
+            end: the row after its last.
+            least_gap: of a curriculum: pairs whose gap is not above it are left out.
+
+        Returns:
+            (end − begin, (1 + k)·b)
+        """
         documents = self.documents[rows].T.ravel()
-        known = self._known[self.queries[rows]][:, documents].tocoo()  # absent: the last, empty column
+        known = self._known[self.queries[rows[begin:end]]][:, documents].tocoo()  # absent: the last, empty column
         pair = known.data - 1
         weight = self.known_log_weight[pair]
         if least_gap is not None:
             weight = np.where(self.known_gap[pair] <= least_gap, -np.inf, weight)
-        kept = (known.col != known.row) & (weight != 0)
-        absent, sources = documents == ABSENT, None if self.sources is None else self.sources[rows]
-        return BatchFacts(
-            labels=rows,
-            rows=known.row[kept],
-            columns=known.col[kept],
-            log_weights=weight[kept],
-            absent=absent,
-            ratings=self.ratings[rows],
-            sources=sources,
-        )
+        others, absent = (known.col != known.row + begin) & (weight != 0), documents == ABSENT
+        if not (others.any() or absent.any() or self.sources is not None):
+            return None
+        block = np.zeros((end - begin, len(documents)), np.float32)
+        block[:, absent] = -np.inf
+        block[known.row[others], known.col[others]] = weight[others]
+        if self.sources is not None:
+            of_rows = self.sources[rows]
+            block[of_rows[begin:end, None] != np.resize(of_rows, len(documents))] = -np.inf
+        return block
 
     def own_log_weights(self) -> Floats:
         """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""

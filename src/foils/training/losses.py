@@ -7,7 +7,7 @@ The labels are row numbers, by which the loss looks up weights, known positives 
 negatives weigh 1, and the default is sentence-transformers' MultipleNegativesRankingLoss.
 
 The cached loss is GradCache around the same pure loss (Gao et al. 2021). (1) Embed the batch in
-pieces, without gradients. (2) Compute the loss in blocks of queries, its gradients up to the
+pieces, without gradients. (2) Compute the loss in blocks of queries, and its gradients up to the
 embeddings and the loss's own parameters. (3) In the backward pass, embed each piece again and pass
 its gradients on. Steps 1 and 3 are sentence-transformers'; step 2 is here.
 
@@ -29,11 +29,13 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_gather as gather_with_gradients
+from torch.utils.checkpoint import checkpoint
 
 from foils.batching.vectors import rank_and_count
 from foils.encode.models import similarity_of
@@ -41,7 +43,7 @@ from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import Option, settings_checked, spelled
 from foils.selection.rules import least_gap
 from foils.training import objectives
-from foils.training.data import BatchFacts, LeastGap, PairFacts, TrainingSet, rated
+from foils.training.data import LeastGap, PairFacts, TrainingSet, rated
 
 log = logging.getLogger(__name__)
 
@@ -91,13 +93,6 @@ class Share:
         """Return all processes' rows, (B, …) of (b, …); own ones get their gradients from all processes."""
         return rows if self.count == 1 else torch.cat(gather_with_gradients(rows))
 
-    def own_of(self, gradients: Tensor) -> Tensor:
-        """Return own documents' part, ((1 + k)·b, …), of all documents' gradients summed over processes."""
-        if self.count == 1:
-            return gradients
-        total = _summed(gradients).unflatten(0, (-1, self.count, self.rows))
-        return total[:, self.rank].flatten(0, 1)
-
     def averaged(self, losses: Tensor) -> Tensor:
         """Return losses with the value of their mean over processes, and the gradient of the own ones."""
         if self.count == 1:
@@ -128,17 +123,17 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of all processes: what is known about it.
+    """A batch of all processes.
 
     Attributes:
         share: the rows of this process.
-        facts: of its rows; None: nothing is known.
+        rows: (B,) numbers of all its rows in the data set; None: nothing is known about them.
         masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, by which
             the loss masks; None: nothing is masked.
     """
 
     share: Share
-    facts: BatchFacts | None
+    rows: NDArray[np.int64] | None
     masked_by: tuple[Tensor, Tensor] | None = None
 
 
@@ -164,6 +159,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     Raises:
         InputError: a temperature not above 0, or a mixing or curriculum without what it needs.
     """
+
+    mini_batch_size: int | None = None
 
     def __init__(
         self,
@@ -219,11 +216,20 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         return self.of_columns(columns, labels, gather=self.training and torch.is_grad_enabled())
 
     def of_columns(self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool) -> Tensor:
-        """Return the loss of a batch of these vectors, of all processes where `gather`."""
+        """Return the loss of a batch of these vectors, of all processes where `gather`.
+
+        It is summed over blocks of queries, whose similarities are computed again in the backward
+        pass where a mini-batch size bounds the memory.
+        """
         with torch.autocast(columns[0].device.type, enabled=False):
             queries, documents, batch = self.batch_of(list(map(self.compared, columns)), labels, gather=gather)
-            share = batch.share
-            losses = self.sums(queries, documents, 0, batch)
+            share, size = batch.share, self.mini_batch_size or len(queries)
+            sums: Callable[..., Tensor] = self.sums
+            if size < len(queries):
+                sums = partial(checkpoint, self.sums, use_reentrant=False, preserve_rng_state=False)
+            starts = range(0, len(queries), size)
+            blocks = [sums(queries[start : start + size], documents, start, batch) for start in starts]
+            losses = torch.stack(blocks).sum(0)
             losses = losses * share.count / self.counts(batch).to(losses)
             norms = None
             if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
@@ -237,23 +243,20 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """Return own queries, all documents column after column, and the batch, of vectors to compare."""
         if len(columns) < 2:
             raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns")
-        share, facts, (queries, *rest) = Share.of(len(columns[0]), gather=gather), None, columns
+        share, rows, (queries, *rest) = Share.of(len(columns[0]), gather=gather), None, columns
         if self.facts is not None:
             if labels is None or labels.ndim != 1 or labels.is_floating_point():
                 raise InputError("the loss looks facts up by row number; expected these in column label")
             if len(rest) != 1 + self.facts.negatives:
-                expected, columns_of_negatives = self.facts.negatives, len(rest) - 1
                 raise InputError(
-                    f"the facts are about {expected} negatives a row, the batch has {columns_of_negatives}"
+                    f"the facts are about {self.facts.negatives} negatives a row, the batch has {len(rest) - 1}"
                 )
-            least = None if self.least_gap is None else self.least_gap(self.epoch)
-            facts = self.facts.batch(share.gathered(labels).cpu().numpy().astype(np.int64), least_gap=least)
-        documents = torch.cat([share.gathered(column) for column in rest])
-        if self.mask is None:
-            return queries, documents, Batch(share, facts)
-        rows = None if facts is None else facts.labels
-        masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
-        return queries, documents, Batch(share, facts, masked_by)
+            rows = share.gathered(labels).cpu().numpy().astype(np.int64)
+            self.facts.check(rows)
+        documents, masked_by = torch.cat([share.gathered(column) for column in rest]), None
+        if self.mask is not None:
+            masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
+        return queries, documents, Batch(share, rows, masked_by)
 
     def sums(self, queries: Tensor, documents: Tensor, begin: int, batch: Batch) -> Tensor:
         """Return the summed losses of consecutive queries, (1,), with the regression (2,).
@@ -268,16 +271,18 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         end = begin + len(queries)
         similarities = queries @ documents.T
         positives = torch.arange(begin, end, device=queries.device)
-        block = None if batch.facts is None else batch.facts.block(begin, end)
-        weights = None if block is None else torch.from_numpy(block).to(queries.device)
+        weights = None
+        if self.facts is not None and batch.rows is not None:
+            least = None if self.least_gap is None else self.least_gap(self.epoch)
+            known = self.facts.log_weights(batch.rows, begin, end, least_gap=least)
+            weights = None if known is None else torch.from_numpy(known).to(queries.device)
         if self.mask is not None and batch.masked_by is not None:
             weights = self.mask.log_weights(*batch.masked_by, begin, end, weights, epoch=self.epoch)
         per_query = self.objective(similarities, positives, weights, temperature=self.temperature())
-        if self.mixing is None or batch.facts is None:
+        if self.mixing is None or self.facts is None or batch.rows is None:
             return per_query.sum()[None]
-        size, width = batch.facts.ratings.shape
-        columns = positives[:, None] + size * torch.arange(width, device=queries.device)
-        ratings = torch.from_numpy(batch.facts.ratings[begin:end]).to(similarities)
+        ratings = torch.from_numpy(self.facts.ratings[batch.rows[begin:end]]).to(similarities)
+        columns = positives[:, None] + len(batch.rows) * torch.arange(ratings.shape[1], device=queries.device)
         has_rating = torch.isfinite(ratings).any(1)
         predicted, ratings = similarities.gather(1, columns)[has_rating], ratings[has_rating]
         if self.regression is not None:
@@ -288,8 +293,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     def counts(self, batch: Batch) -> Tensor:
         """Return of how many queries each sum is, which makes them means: all, and those with a rating."""
         counts = [float(batch.share.rows * batch.share.count)]
-        if self.mixing is not None and batch.facts is not None:
-            counts.append(max(1.0, float(np.isfinite(batch.facts.ratings).any(1).sum())))
+        if self.mixing is not None and self.facts is not None:
+            counts.append(max(1.0, float(np.isfinite(self.facts.ratings[batch.rows]).any(1).sum())))
         return torch.tensor(counts)
 
 
@@ -319,7 +324,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
             raise InputError("a static embedding cannot be embedded in pieces; leave the mini-batch size out")
         super().__init__(model, **settings)
         self.mini_batch_size = mini_batch_size
-        self._own_gradients: list[Tensor] = []
+        self._own_gradients: Sequence[Tensor] = ()
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Return a batch's loss, as `ContrastiveLoss.forward`; gradients follow in the backward pass."""
@@ -335,52 +340,16 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
     ) -> Tensor:
         """Return the loss of embeddings in pieces; `with_backward` leaves each piece's gradient in `grad`.
 
-        That is step 2: gradients of each mean loss by itself, then of what they are mixed to.
+        That is step 2. The gradients of what is learned beside the model wait for the backward pass.
         """
         vectors = [torch.cat(column) for column in reps]
+        loss = self.of_columns(vectors, labels, gather=with_backward)
         if not with_backward:
-            return self.of_columns(vectors, labels, gather=False)
-        with torch.autocast(vectors[0].device.type, enabled=False):
-            vectors = list(map(self.compared, vectors))
-            _, documents, batch = self.batch_of([each.detach() for each in vectors], labels, gather=True)
-            loss, (of_queries, of_documents) = self._gradients(vectors[0], documents, batch)
-            torch.autograd.backward(
-                (vectors[0], torch.cat(vectors[1:])), (of_queries, batch.share.own_of(of_documents))
-            )
             return loss
-
-    def _gradients(self, queries: Tensor, documents: Tensor, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the loss and its gradients by own queries and all documents; keep its parameters' too."""
-        parameters, share, size = self.own_parameters(), batch.share, self.mini_batch_size
-        leaf, losses_of = documents.detach().requires_grad_(), 1 if self.mixing is None else 2
-        sums = torch.zeros(losses_of, dtype=leaf.dtype, device=leaf.device)
-        per_loss = [[torch.zeros_like(each) for each in (queries, leaf, *parameters)] for _ in range(losses_of)]
-        for begin in range(0, len(queries), size):
-            block = queries[begin : begin + size].detach().requires_grad_()
-            part = self.sums(block, leaf, begin, batch)
-            sums += part.detach()
-            for index, (loss, gradients) in enumerate(zip(part, per_loss, strict=True)):
-                more = index < len(part) - 1
-                new = torch.autograd.grad(loss, (block, leaf, *parameters), retain_graph=more, allow_unused=True)
-                _add([gradients[0][begin : begin + size], *gradients[1:]], new)
-        means = self.counts(batch).to(sums) / share.count
-        per_loss = [[each / mean for each in parts] for parts, mean in zip(per_loss, means, strict=True)]
-        norms = torch.stack([share.norm(*gradients[:2]) for gradients in per_loss])
-        losses = share.averaged(sums / means).requires_grad_()
-        loss = losses[0] if self.mixing is None else self.mixing(losses, norms)
-        shares, *mixed = torch.autograd.grad(loss, (losses, *parameters), allow_unused=True)
-        of_queries, of_documents, *joined = (
-            sum(weight * g for weight, g in zip(shares, column, strict=True)) for column in zip(*per_loss, strict=True)
-        )
-        _add(joined, mixed)
-        self._own_gradients = joined
-        return loss.detach(), (of_queries, of_documents)
-
-
-def _add(to: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
-    for total, gradient in zip(to, gradients, strict=True):
-        if gradient is not None:
-            total += gradient
+        gradients = torch.autograd.grad(loss, (*vectors, *self.own_parameters()))
+        torch.autograd.backward(vectors, gradients[: len(vectors)])
+        self._own_gradients = gradients[len(vectors) :]
+        return loss.detach()
 
 
 _WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
