@@ -271,23 +271,6 @@ def test_score_and_select_choose_as_studies_and_tunings_do(half):
     assert [table.title for table in scored.tables()] == [alone.sentence]
 
 
-def weighed_at(name, on_grid, shares):
-    """A candidate of which nothing but its benefit and its share at each o matters."""
-    return Weighed(
-        name=name,
-        records=1,
-        strength=0.0,
-        learnability=1.0,
-        on_grid=on_grid,
-        shares=shares,
-        drawn=on_grid[:, None],
-        drawn_shares=None,
-        confirmed=False,
-        spread=0.0,
-        error=np.zeros(1),
-    )
-
-
 @pytest.mark.parametrize(
     ("benefits", "ends"),
     [
@@ -304,8 +287,8 @@ def test_a_choice_holds_between_two_ends(benefits, ends, plain):
     o = np.linspace(0, 4, GRID)
     curves = {name: np.interp(o, [0, 2, 4], values) for name, values in benefits.items()} | {"none": 0 * o}
     rates = {"c": 0.1, "f": 0.2, "m": 0.05, "none": 0.0}
-    weighed = [weighed_at(name, curve, rates[name] * o) for name, curve in curves.items()]
-    above, below = turning_points(weighed[0], weighed, o)
+    weighed = {name: Weighed(None, curve, rates[name] * o, curve, curve) for name, curve in curves.items()}
+    above, below = turning_points("c", weighed, o, today=GRID // 2)
     assert (below and below.source, above and above.source) == ends
     values = np.column_stack([*curves.values()])
     candidates = [replace(plain.candidates[0], name="c"), *plain.candidates[1:]]

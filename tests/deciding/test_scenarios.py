@@ -9,8 +9,9 @@ import pytest
 
 from foils.data import Negatives
 from foils.data.negatives import negatives_table
-from foils.deciding.decision import GRID, Belief, Resampling, Weighed, choose
-from foils.deciding.results import Basis, BeliefSettings
+from foils.deciding.benefit import FORM
+from foils.deciding.decision import GRID, TAILS, Belief, Resampling, Weighed, choose
+from foils.deciding.results import Basis, BeliefSettings, Candidate
 from foils.deciding.unlabelled import Pooling
 
 UNLABELLED = np.linspace(0.0, 4.0, GRID)
@@ -25,44 +26,50 @@ def source(method: str, per_query: int = 4) -> Negatives:
     return Negatives(negatives_table(queries, documents, method, ranks, np.zeros(2 * per_query)))
 
 
-def weighed(name, benefits, *, rate=0.0, errors=(0.0, 0.0), drawn=None, shares=None, likely=GRID // 2):
-    """What a source is worth at o = 0, 2 and 4, straight lines between; `rate` is its share of answers for each o."""
+def weighed(name, benefits, *, rate=0.0, errors=(0.0, 0.0), drawn=None, shares=None, at_bound=False, starts="encoder"):
+    """What a source is worth at o = 0, 2 and 4, straight lines between; `rate` is its share of answers for each o.
+
+    It is judged at o = 2 or at the bound; after labels, by the benefits and `shares` of the draws.
+    """
     on_grid = np.interp(UNLABELLED, [0, 2, 4], benefits)
     draws = np.repeat(on_grid[:, None], len(errors), axis=1) if drawn is None else np.array([drawn])
-    return Weighed(
+    benefit = on_grid[-1 if at_bound else GRID // 2] if shares is None else draws.mean()
+    low, high = (0.0, 4 * rate) if shares is None else np.quantile(shares, TAILS)
+    candidate = Candidate(
         name=name,
         records=2,
+        benefit=benefit,
+        benefit_low=draws.min(),
+        benefit_high=draws.max(),
         strength=1.0,
         learnability=1.0,
-        on_grid=on_grid,
-        shares=rate * UNLABELLED,
-        drawn=draws,
-        drawn_shares=None if shares is None else np.array(shares),
-        confirmed=shares is not None,
-        spread=0.0,
-        error=np.array(errors),
-        likely=likely,
+        gain=float(FORM[starts].mean(benefit)),
+        false_share=np.nan if shares is None else np.mean(shares),
+        false_share_low=low,
+        false_share_high=high,
     )
+    gains = FORM[starts].drawn(draws, np.zeros(len(errors)), np.array(errors))
+    return Weighed(candidate, on_grid, rate * UNLABELLED, draws, gains)
 
 
-def decided(*candidates, queries=800, pooled="", allowed=None, starts="encoder", methods=None):
+def decided(*candidates, queries=800, pooled="", ends=False, allowed=None, starts="encoder", methods=None):
     """Choose between candidates whose benefits are given, none among them, and say it."""
-    labelled = candidates[0].drawn_shares is not None
-    draws = len(candidates[0].error)
+    labelled = not np.isnan(candidates[0].candidate.false_share)
+    draws = candidates[0].drawn.shape[1]
     nothing = weighed(
         "none", (0, 0, 0), errors=[0.0] * draws, drawn=[0.0] * draws if labelled else None,
         shares=[0.0] * draws if labelled else None,
     )  # fmt: skip
-    tables = {each.name: source((methods or {}).get(each.name, each.name)) for each in candidates}
+    of = {each.candidate.name: each for each in (*candidates, nothing)}
+    tables = {name: source((methods or {}).get(name, name)) for name in of if name != "none"}
     measured = SimpleNamespace(records=SimpleNamespace(names=()))
     belief = Belief(
-        sources={}, logs=np.zeros(0), unlabelled=UNLABELLED, most=4.0,
-        pooled=Pooling(pooled, depth=10 if pooled else 0),
+        {}, np.zeros(0), UNLABELLED, Pooling(pooled, ends, depth=10 if pooled else 0),
         after=SimpleNamespace() if labelled else None, judged=60 if labelled else 0,
     )  # fmt: skip
     basis = Basis(measured, np.zeros(0), np.zeros(0), BeliefSettings(starts=starts), 1.0)
     drawn = SimpleNamespace(settings=basis.settings, sources=tables, trained=queries)
-    return choose(drawn, [*candidates, nothing], belief, basis, np.zeros(draws), allowed)
+    return choose(drawn, of, belief, basis, allowed)
 
 
 def test_the_largest_benefit_is_chosen_and_its_points_are_said():
@@ -164,23 +171,22 @@ def test_labels_are_asked_for_where_the_choice_may_lose_a_tenth_of_a_point(far, 
 
 
 @pytest.mark.parametrize(
-    ("far", "source", "begins"),
+    ("far", "source", "below", "begins"),
     [
-        (-0.01, None, "The labels look pooled: until some negatives are judged, train on in-batch negatives alone"),
-        (
-            0.09,
-            "far",
-            "Train on far: +0.5 points of nDCG@10 [0.5, 0.8] over in-batch negatives alone",
-        ),
+        (-0.01, None, "far", "The labels look pooled: until some negatives are judged, train on in-batch negatives"),
+        (0.09, "far", "dense", "Train on far: +0.5 points of nDCG@10 [0.5, 0.8] over in-batch negatives alone"),
     ],
 )
-def test_where_labels_end_with_a_pool_sources_are_judged_as_if_all_were_answers(far, source, begins):
+def test_where_labels_end_with_a_pool_sources_are_judged_as_if_all_were_answers(far, source, below, begins):
     """At half of the bound dense is the best; at the last o it loses 1.68·√.25 = .84 points."""
-    dense = weighed("dense", (0.64, 0.36, -0.25), rate=0.2, likely=GRID - 1)
-    decision = decided(dense, weighed("far", (0.25, 0.25, far), rate=0.1, likely=GRID - 1), pooled="All of them")
+    sources = (
+        weighed("dense", (0.64, 0.36, -0.25), rate=0.2, at_bound=True),
+        weighed("far", (0.25, 0.25, far), rate=0.1, at_bound=True),
+    )
+    decision = decided(*sources, pooled="All of them", ends=True)
     assert (decision.source, decision.label_next) == (source, 60)
     assert decision.sentence.startswith(begins)
-    assert "below that, dense" in decision.sentence
+    assert f"below that, {below}" in decision.sentence
     assert decision.cautions[-1].endswith("judged there and not labelled, which foils select --by benefit keeps.")
     assert decision.worths["dense"].gain == pytest.approx(-0.84)
 
@@ -212,7 +218,7 @@ def test_only_what_may_be_chosen_is_compared():
 
 def test_a_model_that_starts_from_nothing_has_points_of_its_own():
     """9.6 points for each B."""
-    decision = decided(weighed("dense", (0.09,) * 3), starts="nothing")
+    decision = decided(weighed("dense", (0.09,) * 3, starts="nothing"), starts="nothing")
     assert decision.candidates[0].gain == pytest.approx(0.864)
 
 
@@ -230,10 +236,10 @@ def test_few_blocks_are_known_to_vary_more():
     That is widened by √(5/4) and by Student's t at .975 with 4 degrees, 2.7764 over 1.9600: to −.1676.
     """
     weights = np.array([[5.0, 0, 0, 0, 0], [1.0, 1, 1, 1, 1]])
-    resampling = Resampling(np.arange(5), np.ones(5), weights)
+    resampling = Resampling(np.arange(5), np.ones(5), weights, np.zeros(2))
     means = resampling.means(np.array([[1.0, 2, 3, 4, 5]]))
     np.testing.assert_allclose(means, [[3 - 2 * np.sqrt(5 / 4) * 2.7764 / 1.9600, 3.0]], atol=2e-4)
     of_draws = resampling.means(np.array([[1.0, 2, 3, 4, 5], [2.0, 4, 6, 8, 10]]), of_draws=True)
     np.testing.assert_allclose(of_draws, [[means[0, 0], 6.0]])
-    single = Resampling(np.zeros(1, int), np.ones(1), np.ones((2, 1)))
+    single = Resampling(np.zeros(1, int), np.ones(1), np.ones((2, 1)), np.zeros(2))
     np.testing.assert_array_equal(single.means(np.array([[0.5]])), [[0.5, 0.5]])

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +19,13 @@ from scipy.special import expit, ndtri, stdtrit
 from foils.data.collection import Collection, Rows
 from foils.data.labels import Labels
 from foils.data.negatives import Negatives, Recapture, negatives_table
+from foils.data.run import ranks_within
 from foils.data.splitting import expected_recurrence
 from foils.deciding.benefit import (
     FORM,
     HARM,
     MOST,
     Odds,
-    Points,
     added_losses,
     in_batch_odds,
     learnabilities,
@@ -51,7 +50,7 @@ from foils.runtime.errors import InputError
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import Measured, measure
 from foils.scoring.scores import REPLICATES, Scores, ScoreSettings, score_sources
-from foils.scoring.triplets import make_records
+from foils.scoring.triplets import first_distinct, make_records
 
 RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
@@ -104,24 +103,24 @@ class Belief:
     Attributes:
         sources: name -> what is known of each before labels.
         logs: (m,) log n_L/n_U of each triplet.
-        unlabelled: (G,) values of o, from 0 to the largest that is possible; the middle one of the
-            first `GRID` is half of the bound.
-        most: ō, the bound.
+        unlabelled: (G,) values of o, from 0 to the largest that is possible, ō; the middle one of
+            the first `GRID` is half of the bound.
         pooled: why the labels look pooled, if they do.
         after: what is believed after labels; None: there are none.
         judged: pairs that were judged.
-        likely: place of the o that sources are judged at without labels: half of the bound or, of
-            labels that end with a pool, the largest.
     """
 
     sources: Mapping[str, Source]
     logs: Float64s
     unlabelled: Float64s
-    most: float
     pooled: Pooling
     after: Posterior | None
     judged: int
-    likely: int = GRID // 2
+
+    @property
+    def likely(self) -> int:
+        """Place of the o that sources are judged at without labels: half of the bound, or all of a pool."""
+        return len(self.unlabelled) - 1 if self.pooled.ends else GRID // 2
 
     def expected(self) -> Float64s:
         """Return (m,) π of each triplet: at the likely o, or its mean after labels.
@@ -150,17 +149,19 @@ class Belief:
 
 @dataclass(frozen=True)
 class Resampling:
-    """Blocks of records, and how often each is drawn.
+    """Blocks of records, how often each is drawn, and what the form of the points is wrong by.
 
     Attributes:
         block: (T,) of each record.
         counts: (B,) queries of each block.
         weights: (D, B) how often each is drawn.
+        slope_error: (D,) what the slope of the points is wrong by.
     """
 
     block: Rows
     counts: Float64s
     weights: Float64s
+    slope_error: Float64s
 
     @classmethod
     def of(cls, records: int, queries: int, rng: np.random.Generator) -> Resampling:
@@ -169,7 +170,7 @@ class Resampling:
         blocks = int(block.max()) + 1
         counts = np.bincount(block, minlength=blocks).astype(np.float64) * (queries / records)
         weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
-        return cls(block, counts, weights)
+        return cls(block, counts, weights, rng.standard_t(3, DRAWS))
 
     def means(self, sums: Float64s, *, of_draws: bool = False) -> Float64s:
         """Return means over queries in each draw, of sums by block: (G, D) of (G, B), (1, D) of draws' own.
@@ -197,42 +198,18 @@ class Weighed:
     """What one source, or none, is worth.
 
     Attributes:
-        records: that it has a negative for.
-        strength: benefit without unlabelled answers. `learnability`: mean ℓ, weighted by a.
+        candidate: the same in numbers; its probability and verdict follow from the others.
         on_grid: (G,) benefit at each o. `shares`: (G,) φ there.
         drawn: (G, D) benefit at each o in each draw of the queries; with labels (1, D), in each
             draw of the belief.
-        drawn_shares: (D,) φ with labels; None without.
-        confirmed: whether an answer was surely seen among its judged negatives.
-        spread: what the logarithm of its share may be wrong by, without labels.
-        error: (D,) what the form of the benefit is wrong by.
-        likely: place in the grid that the source is judged at without labels.
+        gains: as `drawn`, in points, with the errors of their form.
     """
 
-    name: str
-    records: int
-    strength: float
-    learnability: float
+    candidate: Candidate
     on_grid: Float64s
     shares: Float64s
     drawn: Float64s
-    drawn_shares: Float64s | None
-    confirmed: bool
-    spread: float
-    error: Float64s
-    likely: int = GRID // 2
-
-    @property
-    def benefit(self) -> float:
-        """B: with labels the mean over the belief, else at the likely o."""
-        return float(self.on_grid[self.likely] if self.drawn_shares is None else self.drawn.mean())
-
-    def share_ends(self) -> tuple[float, float]:
-        """Return the interval of φ; without labels, and where no answer was seen, from 0."""
-        if self.drawn_shares is None:
-            return 0.0, float(min(MOST, self.shares[-1] * np.exp(ndtri(TAILS[1]) * self.spread)))
-        low, high = np.quantile(self.drawn_shares, TAILS)
-        return float(low) if self.confirmed else 0.0, float(high)
+    gains: Float64s
 
 
 def decide(
@@ -305,9 +282,10 @@ def score_and_decide(
         InputError: what `score_sources` or `decide` raises.
     """
     drawn = draw(collection, sources, settings, scoring)
-    beside = {name: table for name, table in drawn.sources.items() if name not in sources}
-    how: dict[str, Any] = {name: getattr(scoring, name) for name in ("split", "sample", "seed")}
-    every = make_records(collection, sources, **how, queries=drawn.queries, beside=beside)
+    every = make_records(
+        collection, sources, split=scoring.split, sample=scoring.sample, seed=scoring.seed, queries=drawn.queries,
+        beside={name: table for name, table in drawn.sources.items() if name not in sources},
+    )  # fmt: skip
     measured = measure(every, encoder, store, scoring.temperature, background=drawn.documents)
     scores = score_sources(collection, sources, encoder, store, scoring, replicates=replicates, measured=measured)
     looked_at = np.flatnonzero(np.isin(every.queries, drawn.queries))
@@ -324,22 +302,22 @@ def draw(
     """Draw the queries and documents that a decision looks at, and random negatives if they are no source."""
     if NONE in sources:
         raise InputError(f"a source is called {NONE!r}, which stands for no mined negatives; give it another name")
-    split, seed = scoring.split, scoring.seed
-    labels = None if settings.labels is None else Labels.of(settings.labels, collection)
-    every = (
-        dict(sources) if RANDOM in sources else {**sources, RANDOM: random_negatives(collection, sources, split, seed)}
-    )
-    rng, trained = np.random.default_rng([seed, seeds.MEASURED]), np.sort(collection.positives(split).query_rows)
+    trained = np.sort(collection.positives(scoring.split).query_rows)
     if len(trained) < 2:
         raise InputError(
-            f"the split {split!r} has {len(trained)} queries with a positive; a decision needs at least two"
+            f"the split {scoring.split!r} has {len(trained)} queries with a positive; a decision needs at least two"
         )
+    labels = None if settings.labels is None else Labels.of(settings.labels, collection)
+    rng = np.random.default_rng([scoring.seed, seeds.MEASURED])
     queries = rng.permutation(trained)[:records]
     if labels is not None:
         queries = np.append(queries, np.intersect1d(collection.query_rows(labels.table["query_id"]), trained))
     documents = np.arange(len(collection.documents))
     if len(documents) > DOCUMENTS:
         documents = np.sort(rng.choice(documents, DOCUMENTS, replace=False))
+    every = dict(sources)
+    if RANDOM not in sources:
+        every[RANDOM] = random_negatives(collection, sources, scoring.split, scoring.seed)
     return Draw(
         collection=collection,
         sources=every,
@@ -355,25 +333,22 @@ def draw(
 
 def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Sequence[str] | None = None) -> Decision:
     """Return the decision from what was drawn, and measured of the queries and sources that were drawn."""
-    starts, static = drawn.settings.starts, getattr(encoder, "static", False)
-    recurrence = None if starts == "nothing" else 1.0
-    if static and recurrence is not None:
-        recurrence = expected_recurrence(drawn.collection, drawn.scoring.split)
+    settings, scoring = drawn.settings, drawn.scoring
+    recurrence = None if settings.starts == "nothing" else 1.0
+    if recurrence is not None and getattr(encoder, "static", False):
+        recurrence = expected_recurrence(drawn.collection, scoring.split)
     survey = survey_pairs(measured, measured.background, drawn.documents, drawn.rng)
-    in_batch = in_batch_odds(measured, survey.unlabelled, drawn.settings.in_batch, drawn.scoring.temperature, starts)
+    in_batch = in_batch_odds(measured, survey.unlabelled, settings.in_batch, scoring.temperature, settings.starts)
     resampling = Resampling.of(len(measured.records), len(drawn.queries), drawn.rng)
-    slope_error = drawn.rng.standard_t(3, DRAWS)
     belief = believe(drawn, measured, survey)
-    basis = Basis(
-        measured=measured,
-        expected=belief.expected(),
-        in_batch=in_batch,
-        settings=drawn.settings,
-        recurrence=recurrence,
-    )
-    weighed = [weigh(drawn, name, place, belief, basis, resampling) for place, name in enumerate(belief.sources)]
-    weighed.append(weigh_none(drawn, weighed[0]))
-    return choose(drawn, weighed, belief, basis, slope_error, candidates)
+    basis = Basis(measured, belief.expected(), in_batch, settings, recurrence)
+    weighed = {
+        name: weigh(drawn, name, source, place, belief, basis, resampling)
+        for place, (name, source) in enumerate(belief.sources.items())
+    }
+    nothing = Source(np.zeros(0, np.int64), Odds(np.log([LEAST_RATIO])), rate=0.0, spread=0.0)
+    weighed[NONE] = weigh(drawn, NONE, nothing, 0, belief, basis, resampling)  # without a negative any place will do
+    return choose(drawn, weighed, belief, basis, candidates)
 
 
 def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
@@ -381,26 +356,19 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     relevance = Relevance.fit(survey, seed=drawn.scoring.seed)
     judged = Judged.of(drawn.labels, measured.records)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
-    known = {name: _source(measured, bit, drawn.sources[name], logs) for bit, name in enumerate(measured.records.names)}
-    bounds = [relevance.bound(survey)]
-    for name, source in known.items():
-        recapture = Recapture.of_table(drawn.sources[name])
-        if not math.isnan(source.rate) and recapture is not None and recapture.returned >= SURELY:
-            bounds.append(math.exp(2.6 * source.spread) / source.rate)  # no more answers than negatives
-    most = SLACK * min(bounds)
-    unlabelled = np.linspace(0.0, max(most, 1e-9), GRID)
     pooled = signs_of_pooling(drawn.collection, drawn.queries, survey)
-    if pooled.depth and judged is None:
-        # What was judged and not labelled is no answer, and recaptured positives are all of the pool.
+    in_pool = pooled.depth > 0 and judged is None
+    if in_pool:  # what was judged and not labelled is no answer, and recaptured positives are all of the pool
         logs[pooled.judged(measured, survey)] = math.log(LEAST_RATIO)
-        known = {
-            name: replace(source, odds=Odds(logs[source.triplets]), rate=math.nan) if len(source.triplets) else source
-            for name, source in known.items()
-        }
+    known = {
+        name: _source(measured, bit, drawn.sources[name], logs, counted=not in_pool)
+        for bit, name in enumerate(measured.records.names)
+    }
+    bound = max(SLACK * min(relevance.bound(survey), *(source.most for source in known.values())), 1e-9)
+    unlabelled = np.linspace(0.0, bound, GRID)
     if pooled.sign:
         # No single o fits labels that prefer one retriever's documents: go on until all of each
         # source may be answers.
-        bound = float(unlabelled[-1])
         mined = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]
         rates = [source.share(bound) / bound for source in mined]
         most = max(bound, MOST / min((rate for rate in rates if rate > LEAST_RATE), default=1.0))
@@ -408,72 +376,82 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     after = None
     if judged is not None:
         after = posterior(judged, list(known.values()), logs, float(unlabelled[-1]), drawn.rng)
-    return Belief(
-        sources=known,
-        logs=logs,
-        unlabelled=unlabelled,
-        most=most,
-        pooled=pooled,
-        after=after,
-        judged=0 if judged is None else len(judged.triplets),
-        likely=len(unlabelled) - 1 if pooled.ends else GRID // 2,
-    )
+    return Belief(known, logs, unlabelled, pooled, after, 0 if judged is None else len(judged.triplets))
 
 
-def weigh(drawn: Draw, name: str, place: int, belief: Belief, basis: Basis, resampling: Resampling) -> Weighed:
+def _source(measured: Measured, bit: int, negatives: Negatives, logs: Float64s, *, counted: bool) -> Source:
+    """What is known of a source before labels: its recaptured positives (if `counted`), or the pairs alone.
+
+    Where fewer came back than what the count may be wrong by (half a positive at the least), that
+    many may have been missed: three planted positives of which none comes back say little, two
+    thousand say that nearly none would.
+    """
+    triplets = np.flatnonzero(measured.records.members >> bit & 1)
+    if not len(triplets):
+        return Source(triplets, Odds(np.log([LEAST_RATIO])), math.nan, UNCOUNTED)
+    odds, recapture = Odds(logs[triplets]), Recapture.of_table(negatives)
+    if recapture is None or not recapture.kept:
+        outside = (np.asarray(measured.records.texts.rows)[measured.records.document[triplets]] < 0).mean()
+        return Source(triplets, odds, math.nan, OUTSIDE if outside > 0.5 else UNCOUNTED)
+    error = math.sqrt(recapture.returned) if recapture.standard_error is None else recapture.standard_error
+    error = max(error, 0.5)
+    returned = max(recapture.returned, error)
+    rate, spread = returned / recapture.kept, math.hypot(error / returned, COUNTED)
+    # no more answers than negatives
+    most = math.exp(2.6 * spread) / rate if recapture.returned >= SURELY else math.inf
+    return Source(triplets, odds, rate if counted else math.nan, spread, most)
+
+
+def weigh(
+    drawn: Draw, name: str, source: Source, place: int, belief: Belief, basis: Basis, resampling: Resampling
+) -> Weighed:
     """Return what a source is worth at each o, or after labels in each draw of the belief.
 
     Args:
         drawn: what is looked at.
         name: of the source.
+        source: what is known of it.
         place: of the source among those of the belief.
         belief: of unlabelled answers.
         basis: what was measured.
         resampling: of the queries.
     """
-    source, measured, starts = belief.sources[name], basis.measured, drawn.settings.starts
+    measured, starts = basis.measured, drawn.settings.starts
     record = measured.records.record[source.triplets]
-    learned = learnabilities(measured, source.triplets, starts, basis.recurrence)
     s_n, s_p = seen_similarities(measured, source.triplets, starts)
     added = added_losses(record, s_n, s_p, basis.in_batch, drawn.scoring.temperature)
-    strength, logs = added * learned, belief.logs[source.triplets]
+    strength = added * learnabilities(measured, source.triplets, starts, basis.recurrence)
     block, blocks, queries = resampling.block[record], len(resampling.counts), resampling.counts.sum()
+    by_block = partial(benefits_by_block, belief.logs[source.triplets], strength, block, blocks)
     shares = np.array([source.share(o) for o in belief.unlabelled.tolist()])
-    by_block = partial(benefits_by_block, logs, strength, block, blocks)
-    on_grid = np.array([by_block(*source.odds.line(share))[0] for share in shares.tolist()])
-    drawn_shares = None
+    sums = np.array([by_block(*source.odds.line(share))[0] for share in shares.tolist()])
+    on_grid = sums.sum(axis=1) / queries
     if belief.after is None:
-        benefits = resampling.means(on_grid)
+        benefits, benefit = resampling.means(sums), float(on_grid[belief.likely])
+        share, low = math.nan, 0.0
+        high = float(min(MOST, shares[-1] * np.exp(ndtri(TAILS[1]) * source.spread)))
     else:
-        lines = belief.after.lines[:, place]
-        sums, means = zip(*(by_block(*line) for line in lines), strict=True)
-        benefits = resampling.means(np.array(sums), of_draws=True)
-        drawn_shares = np.array(means)
-    return Weighed(
+        of_draws, means = zip(*(by_block(*line) for line in belief.after.lines[:, place]), strict=True)
+        benefits = resampling.means(np.array(of_draws), of_draws=True)
+        benefit, share = float(benefits.mean()), float(np.mean(means))
+        low, high = np.quantile(means, TAILS).tolist()
+        low = low if belief.after.seen_false[place] >= CONFIRMED else 0.0
+    error, form = _error(name, drawn.scoring.seed), FORM[starts]
+    benefit_low, benefit_high = _interval(benefits)
+    candidate = Candidate(
         name=name,
         records=len(np.unique(record)),
+        benefit=benefit,
+        benefit_low=benefit_low,
+        benefit_high=benefit_high,
         strength=float(strength.sum() / queries),
-        learnability=float(strength.sum() / max(added.sum(), 1e-300)),
-        on_grid=on_grid.sum(axis=1) / queries,
-        shares=shares,
-        drawn=benefits,
-        drawn_shares=drawn_shares,
-        confirmed=belief.after is not None and bool(belief.after.seen_false[place] >= CONFIRMED),
-        spread=source.spread,
-        error=_error(name, drawn.scoring.seed),
-        likely=belief.likely,
+        learnability=1.0 if name == NONE else float(strength.sum() / max(added.sum(), 1e-300)),
+        gain=float(form.mean(benefit)),
+        false_share=share,
+        false_share_low=low,
+        false_share_high=high,
     )
-
-
-def weigh_none(drawn: Draw, like: Weighed) -> Weighed:
-    """Return what no mined negatives are worth: nothing, at every o; arrays have the shapes of `like`."""
-    nothing: dict[str, Any] = {
-        name: None if (value := getattr(like, name)) is None else 0 * value
-        for name in ("records", "strength", "on_grid", "shares", "drawn", "drawn_shares", "spread")
-    }
-    return replace(
-        like, **nothing, name=NONE, learnability=1.0, confirmed=False, error=_error(NONE, drawn.scoring.seed)
-    )
+    return Weighed(candidate, on_grid, shares, benefits, form.drawn(benefits, resampling.slope_error, error))
 
 
 def _error(name: str, seed: int) -> Float64s:
@@ -491,48 +469,53 @@ def benefits_by_block(
 
 
 def choose(
-    drawn: Draw,
-    weighed: Sequence[Weighed],
-    belief: Belief,
-    basis: Basis,
-    slope_error: Float64s,
-    allowed: Sequence[str] | None,
+    drawn: Draw, weighed: Mapping[str, Weighed], belief: Belief, basis: Basis, allowed: Sequence[str] | None
 ) -> Decision:
     """Choose the best candidate, or a cheaper one that loses little, and compare it with the others.
 
     Args:
         drawn: what was looked at.
-        weighed: the sources, then none.
+        weighed: name -> the sources, then none.
         belief: of unlabelled answers.
         basis: what was measured.
-        slope_error: (D,) what the slope of the points is wrong by.
         allowed: names that may be chosen; None: all.
     """
     form, labelled = FORM[drawn.settings.starts], belief.after is not None
-    may = [each for each in weighed if allowed is None or each.name in allowed]
-    most = max(each.benefit for each in may)
-    near = [each for each in may if each.benefit >= most - TOLERANCE * max(most, 0.0)]
-    chosen = min(near, key=lambda each: (_cost(each.name, drawn.sources), -each.benefit))
-    gains = {each.name: form.drawn(each.drawn, slope_error, each.error) for each in weighed}
-    best = np.stack([gains[each.name][0] for each in may]).argmax(axis=0)
-    ranked = sorted(weighed, key=lambda each: (each is not chosen, -each.benefit))
-    wins = {each.name: float((best == place).mean()) for place, each in enumerate(may)}
-    candidates = [
-        _candidate(each, chosen, gains, form, wins.get(each.name, 0.0) if labelled else math.nan) for each in ranked
-    ]
+    benefit = {name: each.candidate.benefit for name, each in weighed.items()}
+    may = {name: each for name, each in weighed.items() if allowed is None or name in allowed}
+    most = max(benefit[name] for name in may)
+    near = [name for name in may if benefit[name] >= most - TOLERANCE * max(most, 0.0)]
+    chosen = min(near, key=lambda name: (_cost(name, drawn.sources), -benefit[name]))
+    ahead = {name: _interval(weighed[chosen].gains - each.gains) for name, each in weighed.items()}
+    ties = tuple(name for name, (low, high) in ahead.items() if name != chosen and low <= 0 <= high)
+    best = np.array([*may])[np.stack([each.gains[0] for each in may.values()]).argmax(axis=0)]
+    candidates = []
+    for name in sorted(weighed, key=lambda name: (name != chosen, -benefit[name])):
+        low, high = _interval(weighed[name].gains - weighed[NONE].gains)
+        if name == chosen:
+            verdict = "good" if low > 0 else "chosen" if name != NONE else "the others may harm"
+        elif high < 0 and name != NONE:
+            verdict = "harmful"
+        else:
+            verdict = f"tie with {chosen}" if name in ties else "worse"
+        wins = float((best == name).mean()) if labelled else math.nan
+        candidate = replace(weighed[name].candidate, gain_low=low, gain_high=high, best_with_probability=wins)
+        candidates.append(replace(candidate, verdict=verdict))
     # Points that the choice may lose for what is not known of unlabelled answers; the form's error
     # is left out.
-    worth = {each.name: form.mean(each.drawn[0] if labelled else each.on_grid) for each in may}
-    lost = np.max([*worth.values()], axis=0) - worth[chosen.name]
+    worth = {name: form.mean(each.drawn[0] if labelled else each.on_grid) for name, each in may.items()}
+    lost = np.max([*worth.values()], axis=0) - worth[chosen]
     asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(belief.pooled.sign) and not labelled)
-    above, below = turning_points(chosen, may, belief.unlabelled)
-    others = [each.name for each in ranked[1:] if each in may]
+    today = belief.likely
+    if labelled:
+        today = int(np.abs(weighed[chosen].shares - candidates[0].false_share).argmin())
+    above, below = turning_points(chosen, may, belief.unlabelled, today)
     return Decision(
-        source=None if chosen.name == NONE else chosen.name,
+        source=None if chosen == NONE else chosen,
         candidates=tuple(candidates),
         best_with_probability=candidates[0].best_with_probability if labelled else None,
-        runner_up=others[0] if others else None,
-        ties=tuple(each.name for each in weighed if _tied(each, chosen, gains)),
+        runner_up=next((each.name for each in candidates[1:] if each.name in may), None),
+        ties=ties,
         turns_at=above or below,
         turns_below=below if above else None,
         pooled=belief.pooled.sign,
@@ -540,46 +523,15 @@ def choose(
         queries=drawn.trained,
         label_next=LABELS if asks else 0,
         labels=belief.judged,
-        unlabelled_most=belief.most,
+        unlabelled_most=float(belief.unlabelled[-1]),
         ability=_ability(basis.measured),
         recurrence=basis.recurrence,
         curve={
             "unlabelled": belief.unlabelled.tolist(),
-            "benefit": {each.name: each.on_grid.tolist() for each in weighed},
+            "benefit": {name: each.on_grid.tolist() for name, each in weighed.items()},
         },
         negatives=drawn.sources,
         basis=basis,
-    )
-
-
-def _candidate(
-    weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s], form: Points, best_with_probability: float
-) -> Candidate:
-    low, high = _interval(gains[weighed.name] - gains[NONE])
-    benefit_low, benefit_high = _interval(weighed.drawn)
-    share_low, share_high = weighed.share_ends()
-    if weighed is chosen:
-        verdict = "good" if low > 0 else "chosen" if weighed.name != NONE else "the others may harm"
-    elif high < 0 and weighed.name != NONE:
-        verdict = "harmful"
-    else:
-        verdict = f"tie with {chosen.name}" if _tied(weighed, chosen, gains) else "worse"
-    return Candidate(
-        name=weighed.name,
-        records=weighed.records,
-        benefit=weighed.benefit,
-        benefit_low=benefit_low,
-        benefit_high=benefit_high,
-        strength=weighed.strength,
-        learnability=weighed.learnability,
-        gain=float(form.mean(weighed.benefit)),
-        gain_low=low,
-        gain_high=high,
-        false_share=math.nan if weighed.drawn_shares is None else float(weighed.drawn_shares.mean()),
-        false_share_low=share_low,
-        false_share_high=share_high,
-        best_with_probability=best_with_probability,
-        verdict=verdict,
     )
 
 
@@ -589,12 +541,6 @@ def _interval(values: Float64s) -> tuple[float, float]:
     return float(low.min()), float(high.max())
 
 
-def _tied(weighed: Weighed, chosen: Weighed, gains: Mapping[str, Float64s]) -> bool:
-    """Whether the interval does not tell a candidate from the chosen one."""
-    low, high = _interval(gains[chosen.name] - gains[weighed.name])
-    return weighed is not chosen and low <= 0 <= high
-
-
 def _cost(name: str, sources: Mapping[str, Negatives]) -> int:
     """How costly a source is to mine, in order alone."""
     ways = ["none"] if name == NONE else sources[name].table["source"].unique().to_pylist()
@@ -602,32 +548,25 @@ def _cost(name: str, sources: Mapping[str, Negatives]) -> int:
 
 
 def turning_points(
-    chosen: Weighed, may: Sequence[Weighed], unlabelled: Float64s
+    chosen: str, may: Mapping[str, Weighed], unlabelled: Float64s, today: int
 ) -> tuple[TurningPoint | None, TurningPoint | None]:
     """Return where, nearest to what is believed, another candidate is better: with more answers, and fewer.
 
     Args:
         chosen: the choice, one of `may`.
-        may: the candidates that may be chosen.
+        may: name -> the candidates that may be chosen.
         unlabelled: (G,) values of o.
+        today: place of the o that is believed.
     """
-    today = chosen.likely
-    if chosen.drawn_shares is not None:
-        today = int(np.abs(chosen.shares - chosen.drawn_shares.mean()).argmin())
-    benefits = np.stack([each.on_grid for each in may], axis=1)
+    names, benefits = [*may], np.stack([each.on_grid for each in may.values()], axis=1)
     best = benefits.argmax(axis=1)
-    stays = chosen.on_grid >= benefits.max(axis=1) * (1 - TOLERANCE)
-    stays |= best == [each.name for each in may].index(chosen.name)
+    stays = may[chosen].on_grid >= benefits.max(axis=1) * (1 - TOLERANCE)
+    stays |= best == names.index(chosen)
 
     def turn(at: int, above: bool) -> TurningPoint:
-        other = may[best[at]]
-        return TurningPoint(
-            unlabelled=float(unlabelled[at]),
-            false_share=float(chosen.shares[at]),
-            source=None if other.name == NONE else other.name,
-            above=above,
-            share_of_other=float(other.shares[at]),
-        )
+        other, shares = names[best[at]], may[chosen].shares
+        source, share = None if other == NONE else other, float(may[other].shares[at])
+        return TurningPoint(float(unlabelled[at]), float(shares[at]), source, above, share)
 
     more, fewer = np.flatnonzero(~stays[today:]), np.flatnonzero(~stays[:today])
     return (
@@ -650,36 +589,10 @@ def random_negatives(collection: Collection, sources: Mapping[str, Negatives], s
     """Random documents for each query of the split, as many as a source's mean, none a known positive."""
     size = max(1, round(float(np.mean([list_length(each) for each in sources.values()])))) if sources else 1
     queries, documents = np.sort(collection.positives(split).query_rows), len(collection.documents)
-    rng = np.random.default_rng([seed, seeds.RANDOM])
     query = np.repeat(queries, size + 8)
-    document = rng.integers(documents, size=len(query))
-    keep = ~collection.known_positives.contain(query, document)
-    _, first = np.unique(query * documents + document, return_index=True)
-    keep &= np.isin(np.arange(len(query)), first)
-    query, document = query[keep], document[keep]
-    rank = np.arange(len(query)) - np.searchsorted(query, query)
-    query, document, rank = (each[rank < size] for each in (query, document, rank))
-    query_ids = collection.queries["query_id"].take(pa.array(query))
-    doc_ids = collection.documents["doc_id"].take(pa.array(document))
+    document = np.random.default_rng([seed, seeds.RANDOM]).integers(documents, size=len(query))
+    kept = first_distinct(query, document, collection.known_positives.contain(query, document), size)
+    query_ids = collection.queries["query_id"].take(pa.array(query[kept]))
+    doc_ids = collection.documents["doc_id"].take(pa.array(document[kept]))
+    rank = ranks_within(query[kept])
     return Negatives(negatives_table(query_ids, doc_ids, RANDOM, rank, np.full(len(rank), np.nan)))
-
-
-def _source(measured: Measured, bit: int, negatives: Negatives, logs: Float64s) -> Source:
-    """What is known of a source before labels: its recaptured positives, or the pairs alone.
-
-    Where fewer came back than what the count may be wrong by (half a positive at the least), that
-    many may have been missed: three planted positives of which none comes back say little, two
-    thousand say that nearly none would.
-    """
-    triplets = np.flatnonzero(measured.records.members >> bit & 1)
-    if not len(triplets):
-        return Source(triplets, Odds(np.log([LEAST_RATIO])), math.nan, UNCOUNTED)
-    odds = Odds(logs[triplets])
-    recapture = Recapture.of_table(negatives)
-    if recapture is None or not recapture.kept:
-        outside = (np.asarray(measured.records.texts.rows)[measured.records.document[triplets]] < 0).mean()
-        return Source(triplets, odds, math.nan, OUTSIDE if outside > 0.5 else UNCOUNTED)
-    error = math.sqrt(recapture.returned) if recapture.standard_error is None else recapture.standard_error
-    error = max(error, 0.5)
-    counted = max(recapture.returned, error)
-    return Source(triplets, odds, counted / recapture.kept, math.hypot(error / counted, COUNTED))

@@ -17,7 +17,8 @@ mined negatives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -123,12 +124,14 @@ class Source:
         rate: r, recaptured positives for each negative; NaN where its table does not say: then the
             mean of n_L/n_U.
         spread: standard deviation of the logarithm of what the rate may be wrong by.
+        most: bound of o, above which more of its negatives would be answers than there are.
     """
 
     triplets: Rows
     odds: Odds
     rate: float
     spread: float
+    most: float = math.inf
 
     def share(self, unlabelled: float) -> float:
         """Return φ at o = `unlabelled`, at most .985."""
@@ -163,11 +166,7 @@ def posterior(
         rng: of the draws.
     """
     has = np.column_stack([np.isin(judged.triplets, source.triplets) for source in sources]).astype(np.float64)
-    known = has.sum(axis=1) > 0
-    judged = replace(
-        judged, triplets=judged.triplets[known], relevant=judged.relevant[known], answers=judged.answers[known]
-    )
-    share_of = has[known] / has[known].sum(axis=1, keepdims=True)
+    share_of = has / has.sum(axis=1, keepdims=True)
     own_logs = logs[judged.triplets]
     steps = np.linspace(-5, 5, 81)
     ladder = np.exp(np.log(most) - BELOW + SPREAD * steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,7 +47,7 @@ class BeliefSettings(Settings):
     in_batch: Annotated[int, Option(least=0)] = 127
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """What is expected of one source, of random negatives, or of none.
 
@@ -73,12 +74,12 @@ class Candidate:
     strength: float
     learnability: float
     gain: float
-    gain_low: float
-    gain_high: float
+    gain_low: float = math.nan
+    gain_high: float = math.nan
     false_share: float
     false_share_low: float
     false_share_high: float
-    best_with_probability: float
+    best_with_probability: float = math.nan
     verdict: str = ""
 
 

@@ -376,13 +376,8 @@ def _draw_control(
     have = np.unique(np.concatenate([record for record, _ in sources]))
     record = np.repeat(have, 2 * wanted + 8)
     document = corpus[rng.integers(len(corpus), size=len(record))]
-    fresh = ~labelled.contain(record, document)
-    _, first = np.unique(pair_codes(record, document), return_index=True)
-    distinct = np.zeros(len(record), bool)
-    distinct[first] = True
-    record, document = record[fresh & distinct], document[fresh & distinct]
-    enough = ranks_within(record) < wanted
-    record, document = record[enough], document[enough]
+    kept = first_distinct(record, document, labelled.contain(record, document), wanted)
+    record, document = record[kept], document[kept]
     short = have[np.bincount(np.searchsorted(have, record), minlength=len(have)) < wanted]
     full = ~np.isin(record, short)
     records, documents = [record[full]], [document[full]]
@@ -391,6 +386,21 @@ def _draw_control(
         documents.append(rng.permutation(free)[:wanted])
         records.append(np.full(len(documents[-1]), each))
     return np.concatenate(records), np.concatenate(documents)
+
+
+def first_distinct(query: Rows, document: Rows, excluded: Marks, most: int) -> Rows:
+    """Return the places of each query's first `most` distinct documents that are not excluded, ascending.
+
+    Args:
+        query: (n,) the query of each drawn document; equal ones are neighbours.
+        document: (n,) the document.
+        excluded: (n,) which draws do not count, as they are positives.
+        most: documents of a query.
+    """
+    free = np.flatnonzero(~excluded)
+    _, first = np.unique(pair_codes(query[free], document[free]), return_index=True)
+    places = free[np.sort(first)]
+    return np.asarray(places[ranks_within(query[places]) < most])
 
 
 def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
