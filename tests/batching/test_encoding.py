@@ -95,7 +95,7 @@ def test_processes_share_the_queries_out(processes, monkeypatch):
         sampler.attach(counting(asked))
         cache = EmbeddingCache(60)
         sampler._embed(cache, np.arange(60))
-        filled += cache.filled
+        filled += cache.recent
     assert (filled == 1).all()
     of_queries = sum(count for (column, _), count in asked.items() if column == "query")
     assert of_queries <= 15 + processes - 1

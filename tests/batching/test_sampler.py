@@ -318,8 +318,7 @@ def test_a_data_set_without_a_positive_column_is_refused():
         sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
 
 
-VECTORS = {"filled": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
-VECTORS["recent"] = VECTORS["filled"]
+VECTORS = {"recent": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
 
 
 def damaged(change):
@@ -338,9 +337,9 @@ def saving(**arrays):
         (damaged(lambda whole: whole[:30] + b"(((" + whole[33:]), "damaged order of batches"),
         (saving(order=np.zeros(90, np.int64)), "damaged order of batches .an epoch visits"),
         (saving(communities=np.arange(80)), "damaged order of batches"),
-        (saving(filled=VECTORS["filled"]), "damaged order of batches"),
+        (saving(recent=VECTORS["recent"]), "damaged order of batches"),
         (saving(**{**VECTORS, "queries": np.full((90, 2), np.nan)}), "no vectors of these rows"),
-        (saving(**{**VECTORS, "filled": np.ones(9, bool)}), "no vectors of these rows"),
+        (saving(**{**VECTORS, "recent": np.ones(9, bool)}), "no vectors of these rows"),
         (saving(**VECTORS), None),
         (damaged(lambda whole: whole), None),
     ],

@@ -136,7 +136,7 @@ class Share(BatchHook):
 
 @pytest.mark.parametrize("processes", [1, 4])
 def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, tmp_path):
-    tasks, advanced = [], []
+    tasks, advanced, data = [], [], rows_of()
 
     @contextmanager
     def reporter(*task):
@@ -145,7 +145,7 @@ def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, tmp_path
 
     with progress.reporting(reporter):
         how = {"batch_size": 4, "trainer": {"warmup_steps": 0.5, "logging_steps": 1}, "batches": Share(processes)}
-        found = trained(tmp_path, **how)
+        found = trained(tmp_path, data, **how)
     steps = 2 * 80 // (4 * processes)
     assert tasks == [("training", steps, "steps")]
     assert found.steps == sum(advanced) == steps

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import block_array, csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
 from foils.data import Collection
@@ -194,27 +194,22 @@ class Unused:
 
 
 Codes = NDArray[np.int32]
-Offsets = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Who may not meet whom, in a form that costs a few look-ups per question.
+    """Who may not meet whom.
 
     Attributes:
         query: (N,) int32, the query of each row (rows with one query have one code).
         document: (N,) int32, the document of each row.
-        relevant_start, relevant: the documents known to be relevant to query c are
-            `relevant[relevant_start[c]:relevant_start[c + 1]]`, ascending.
-        asking_start, asking: the queries that document c is known to answer, likewise.
+        relevant: (queries, documents) True where a document is known to be relevant to a query;
+            compressed rows in canonical form.
     """
 
     query: Codes
     document: Codes
-    relevant_start: Offsets
-    relevant: Codes
-    asking_start: Offsets
-    asking: Codes
+    relevant: csr_array
 
     @property
     def rows(self) -> int:
@@ -228,13 +223,10 @@ class Conflicts:
         A class is a component of the graph of queries and the documents that they are known to be
         answered by. A batch that has a row of each cannot grow without conflicts.
         """
-        queries, documents = self.relevant_start.size - 1, self.asking_start.size - 1
-        asking = np.repeat(np.arange(queries), np.diff(self.relevant_start))
-        nodes, edges = queries + documents, (asking, self.relevant + queries)
-        graph = csr_matrix((np.ones(asking.size, np.int8), edges), shape=(nodes, nodes))
+        graph = block_array([[None, self.relevant], [self.relevant.T, None]], format="csr")
         count, component = connected_components(graph, directed=False)
-        sizes = [np.bincount(part, minlength=count) for part in np.split(component, [queries])]
-        if 2 * asking.size <= sizes[0] @ sizes[1]:  # half of the pairs that the components could have
+        sizes = [np.bincount(part, minlength=count) for part in np.split(component, self.relevant.shape[:1])]
+        if 2 * self.relevant.nnz <= sizes[0] @ sizes[1]:  # half of the pairs that the components could have
             return None
         return len(np.unique(component[self.query]))
 
@@ -247,22 +239,25 @@ class Conflicts:
 
         This is the mask for the loss: leave these entries out of the softmax.
         """
-        queries, documents = self.query[rows], self.document[rows]
-        mask = np.zeros((len(rows), len(rows)), bool)
-        for i, query in enumerate(queries):
-            known = self.relevant[self.relevant_start[query] : self.relevant_start[query + 1]]
-            mask[i] = np.isin(documents, known)
+        mask: NDArray[np.bool_] = self.relevant[self.query[rows]][:, self.document[rows]].toarray()
         np.fill_diagonal(mask, False)
         return mask
 
-    def arrays(self) -> tuple[Codes, Codes, Offsets, Codes, Offsets, Codes]:
-        """Return the six arrays in the order of the attributes, as compiled code takes them."""
-        return self.query, self.document, self.relevant_start, self.relevant, self.asking_start, self.asking
+    @cached_property
+    def arrays(self) -> tuple[NDArray[np.integer], ...]:
+        """The conflicts as compiled code takes them: query, document, and who answers whom.
+
+        The documents known to be relevant to query c are `arrays[3][arrays[2][c]:arrays[2][c + 1]]`,
+        ascending; the queries that document c is known to answer stand in the last two likewise.
+        """
+        asking = self.relevant.T.tocsr()
+        lists = [(each.indptr.astype(np.int64), each.indices.astype(np.int32)) for each in (self.relevant, asking)]
+        return self.query, self.document, *lists[0], *lists[1]
 
     def state(self) -> tuple[Any, ...]:
-        """Return what compiled code keeps while it builds: used rows, these arrays, and stamps, none yet."""
-        stamps = (np.zeros(start.size, np.int32) for start in (self.asking_start, self.relevant_start))
-        return np.zeros(self.rows, bool), self.arrays(), *stamps
+        """Return what compiled code keeps while it builds: used rows, the arrays, and stamps, none yet."""
+        stamps = (np.zeros(size, np.int32) for size in reversed(self.relevant.shape))
+        return np.zeros(self.rows, bool), self.arrays, *stamps
 
 
 def find_conflicts(
@@ -281,22 +276,10 @@ def find_conflicts(
     """
     query, query_code = _codes(queries)
     document, document_code = _codes(documents)
-    among = ((q, d) for q, d in positives if q in query_code and d in document_code)
-    extra = np.asarray([(query_code[q], document_code[d]) for q, d in among], np.int32).reshape(-1, 2)
-    pairs = np.concatenate([np.stack([query, document], axis=1), extra])
+    further = [(query_code[q], document_code[d]) for q, d in positives if q in query_code and d in document_code]
+    pairs = np.concatenate([np.stack([query, document], axis=1), np.asarray(further, np.int32).reshape(-1, 2)])
     shape = (len(query_code), len(document_code))
-    known = csr_matrix((np.ones(len(pairs), np.int8), (pairs[:, 0], pairs[:, 1])), shape=shape, dtype=np.int8)
-    known.sum_duplicates()
-    back = known.T.tocsr()
-    back.sort_indices()
-    return Conflicts(
-        query=query,
-        document=document,
-        relevant_start=known.indptr.astype(np.int64),
-        relevant=known.indices.astype(np.int32),
-        asking_start=back.indptr.astype(np.int64),
-        asking=back.indices.astype(np.int32),
-    )
+    return Conflicts(query, document, csr_array((np.ones(len(pairs), bool), pairs.T), shape=shape))
 
 
 def known_conflicts(collection: Collection, query_rows: Rows, doc_rows: Rows) -> Conflicts:
@@ -316,8 +299,8 @@ def known_conflicts(collection: Collection, query_rows: Rows, doc_rows: Rows) ->
 
 def no_conflicts(rows: int) -> Conflicts:
     """Return the conflicts of `rows` rows whose queries and documents are all different: none."""
-    each, start = np.arange(rows, dtype=np.int32), np.arange(rows + 1, dtype=np.int64)
-    return Conflicts(query=each, document=each, relevant_start=start, relevant=each, asking_start=start, asking=each)
+    each = np.arange(rows, dtype=np.int32)
+    return Conflicts(each, each, eye_array(rows, dtype=bool, format="csr"))
 
 
 def _codes(names: Sequence[Hashable]) -> tuple[Codes, dict[Hashable, int]]:
@@ -385,7 +368,7 @@ def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Gen
     check_rows(batches.rows, conflicts)
     from foils.batching import kernels
 
-    order, size, known = batches.order.copy(), batches.batch_size, conflicts.arrays()
+    order, size, known = batches.order.copy(), batches.batch_size, conflicts.arrays
     before = order.size + 1
     for _ in range(ROUNDS):
         left = kernels.repair(order, size, known, TRIES, rng)

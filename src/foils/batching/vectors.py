@@ -41,14 +41,7 @@ class EmbeddingCache:
         self.rows, self.scaled = rows, scaled
         self.queries: Vectors = np.empty((0, 0), np.float32)
         self.documents: Vectors = np.empty((0, 0), np.float32)
-        self.filled = np.zeros(rows, bool)
         self.recent = np.zeros(rows, bool)
-        self._fresh = np.zeros(rows, bool)
-
-    @property
-    def missing(self) -> Rows:
-        """Rows that no forward pass has filled yet, ascending."""
-        return np.flatnonzero(~self.filled)
 
     def update(self, rows: Rows, queries: Vectors, documents: Vectors) -> None:
         """Store vectors (m, d) of these rows, replacing older ones; they are scaled here where the cache is.
@@ -62,7 +55,7 @@ class EmbeddingCache:
         if not all(np.isfinite(side).all() and side.any(axis=1).all() for side in pair):
             raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
         self.queries[rows], self.documents[rows] = pair
-        self.filled[rows] = self.recent[rows] = self._fresh[rows] = True
+        self.recent[rows] = True
 
     def turn(self) -> Rows:
         """Begin an epoch: return the rows that were not updated since the one before began, ascending."""
@@ -70,15 +63,9 @@ class EmbeddingCache:
         self.recent[:] = False
         return old
 
-    def fresh(self) -> Rows:
-        """Return the rows that were stored since the last call, for other processes to `update` with."""
-        rows = np.flatnonzero(self._fresh)
-        self._fresh[:] = False
-        return rows
-
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the contents as arrays, for a checkpoint."""
-        return {name: getattr(self, name) for name in ("queries", "documents", "filled", "recent")}
+        return {name: getattr(self, name) for name in ("queries", "documents", "recent")}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the contents from a checkpoint's arrays.
@@ -86,11 +73,10 @@ class EmbeddingCache:
         Raises:
             InputError: they are of another data set, or no vectors.
         """
-        pair, filled = np.stack([state["queries"], state["documents"]]).astype(np.float32), state["filled"]
-        if filled.shape != (self.rows,) or pair.shape[1] != self.rows or not np.isfinite(pair).all():
+        pair = np.stack([state["queries"], state["documents"]]).astype(np.float32)
+        if state["recent"].shape != (self.rows,) or pair.shape[1] != self.rows or not np.isfinite(pair).all():
             raise InputError("the saved cache has no vectors of these rows")
-        (self.queries, self.documents), self.filled = pair, filled.astype(bool)
-        self.recent = state["recent"].astype(bool)
+        (self.queries, self.documents), self.recent = pair, state["recent"].astype(bool)
 
 
 Encode = Callable[[Sequence[str], str], Vectors]
@@ -202,22 +188,21 @@ def broadcast(value: Any) -> Any:
 
 
 def share_cache(cache: EmbeddingCache) -> None:
-    """Give every process the vectors that any of them has stored since the last call, block by block."""
+    """Give every process the vectors that any of them has stored in this epoch, block by block."""
     _, count = rank_and_count()
-    rows = cache.fresh()
     if count == 1:
         return
     import torch.distributed as dist
 
+    rows = np.flatnonzero(cache.recent)
     for start in itertools.count(step=BLOCK):
         part, box = rows[start : start + BLOCK], list[Any]([None] * count)
         dist.all_gather_object(box, (part, cache.queries[part], cache.documents[part]) if part.size else None)
-        if all(each is None for each in box):
+        shared = [each for each in box if each is not None]
+        for each in shared:
+            cache.update(*each)
+        if not shared:
             break
-        for each in box:
-            if each is not None:
-                cache.update(*each)
-    cache.fresh()
 
 
 class ForwardWatch:

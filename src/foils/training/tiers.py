@@ -10,10 +10,9 @@ drawn before the reward of the running step is known. Needs torch.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from foils.batching.batches import Rows
 from foils.batching.sampler import BatchHook, EpochBatchSampler, checkpoint_of
 from foils.data.records import whole_json
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import write_text
+from foils.runtime.files import write_json
 from foils.selection.rules import BOUNDS, TIERS, LearningProgress, tier_of
 from foils.training.data import TrainingSet, rated
 from foils.training.settings import CHANCE
@@ -108,7 +107,7 @@ class TierBatchSampler(EpochBatchSampler):
     With `drop_last` an epoch is ⌊N/size⌋ batches in the place of ⌈N/size⌉.
     """
 
-    _decks: Decks | None = None
+    decks: Decks | None = None
 
     def start(self) -> None:
         """Make this the training set's sampler: from now on it draws tiers; others keep plain order.
@@ -119,44 +118,33 @@ class TierBatchSampler(EpochBatchSampler):
         tiers = self.planner.tiers
         if len(tiers) != len(self.dataset):
             raise InputError(f"the curriculum is of {len(tiers)} rows, the data set has {len(self.dataset)}")
-        self._decks = Decks([np.flatnonzero(tiers == tier) for tier in range(len(self.planner.names))])
-        self._rng = np.random.default_rng(self.seed)
-        self._dealt: list[Rows] = []
-        self._epoch_dealt = -1
+        self.decks = Decks([np.flatnonzero(tiers == tier) for tier in range(len(self.planner.names))])
+        self.rng = np.random.default_rng(self.seed)
+        self.drawn: list[int] = []  # the tier of each batch of the training so far
+        self.dealt: list[Rows] = []  # and its rows
 
     def batches(self) -> Iterable[Rows]:
         """Yield the epoch's batches: those already drawn, where training resumes within it, then new ones."""
-        if self._decks is None:
+        if self.decks is None:
             yield from super().batches()
             return
-        if self._epoch_dealt != self.epoch:
-            self._epoch_dealt, self._dealt = self.epoch, []
-        for i in range(len(self)):
-            if i == len(self._dealt):
-                tier = self.planner.draw(self._rng)
-                self._dealt.append(self._decks.deal(tier, self.batch_size, rng=self._rng))
-            yield self._dealt[i]
+        begin = self.epoch * len(self)
+        for number in range(begin, begin + len(self)):
+            while number >= len(self.dealt):
+                self.deal(self.planner.draw(self.rng))
+            yield self.dealt[number]
 
-    def state(self) -> dict[str, Any]:
-        """Return what was drawn in the epoch, and all that later draws depend on, as JSON has it."""
-        return {
-            "epoch": self._epoch_dealt,
-            "dealt": [batch.tolist() for batch in self._dealt],
-            "left": [] if self._decks is None else [deck.tolist() for deck in self._decks.left],
-            "generator": self._rng.bit_generator.state,
-            "tiers": self.planner.tiers.tolist(),
-        }
+    def deal(self, tier: int) -> None:
+        """Deal the next batch from a tier."""
+        if self.decks is not None:
+            self.drawn.append(tier)
+            self.dealt.append(self.decks.deal(tier, self.batch_size, rng=self.rng))
 
-    def take(self, state: dict[str, Any]) -> None:
-        """Go on from a `state`.
-
-        Raises:
-            InputError: it is of other tiers.
-        """
-        if self._decks is None or state["tiers"] != self.planner.tiers.tolist():
-            raise InputError("the checkpoint's curriculum is of other rows or tiers; start anew")
-        self._epoch_dealt, self._rng.bit_generator.state = state["epoch"], state["generator"]
-        self._dealt, self._decks.left = ([np.array(each, np.int64) for each in state[key]] for key in ("dealt", "left"))
+    def replay(self, drawn: Sequence[int]) -> None:
+        """Deal the batches of a training that is resumed once more, by the tiers that it drew."""
+        for tier in drawn:
+            self.rng.random()  # what drawing the tier took from the generator
+            self.deal(tier)
 
 
 class TierCurriculum(BatchHook):
@@ -229,11 +217,13 @@ class TierCurriculum(BatchHook):
         self.sampler.start()
         if state.global_step:
             saved = whole_json(checkpoint_of(args, state) / self.file)
-            fields: dict[str, Any] = {
-                name: tuple(v) if isinstance(v, list) else v for name, v in saved.pop("bandit").items()
+            if saved["tiers"] != self.tiers.tolist():
+                raise InputError("the checkpoint's curriculum is of other rows or tiers; start anew")
+            learned: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in saved["bandit"].items()
             }
-            self.bandit = replace(self.bandit, **fields)
-            self.sampler.take(saved)
+            self.bandit = LearningProgress(**learned)
+            self.sampler.replay(saved["drawn"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Reward the tier of the batch by the drop of its loss.
@@ -258,5 +248,5 @@ class TierCurriculum(BatchHook):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the bandit and what was drawn into the checkpoint."""
         if state.is_world_process_zero:
-            saved = {"bandit": asdict(self.bandit), **self.sampler.state()}
-            write_text(checkpoint_of(args, state) / self.file, json.dumps(saved))
+            saved = {"bandit": asdict(self.bandit), "drawn": self.sampler.drawn, "tiers": self.tiers.tolist()}
+            write_json(checkpoint_of(args, state) / self.file, saved)
