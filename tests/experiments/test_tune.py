@@ -104,6 +104,16 @@ def test_training_queries_are_drawn_where_there_is_no_time_for_a_row_of_each(mon
         assert ("training queries are trained on" in data["reason"]) == (train < 30_000)
 
 
+@pytest.mark.parametrize(("device", "texts"), [("cpu", 32), ("cuda", 2_048), ("mps", 2_048)])
+def test_texts_are_timed_in_batches_that_fill_the_device(device, texts):
+    seen = []
+    encoder = SimpleNamespace(encode=lambda batch, kind: seen.append((len(batch), kind)))
+    model = SimpleNamespace(device=SimpleNamespace(type=device))
+    task = SimpleNamespace(load=lambda: model, encoder=encoder)
+    assert planning.seconds_a_text(task, made_up(20, 100), 0) >= 0
+    assert seen == [(texts, "document")] * 2  # the first warms up
+
+
 def ranking(scores: np.ndarray, rows: np.ndarray, name: str, depth: int = 100) -> Run:
     """The run of (q, d) scores, among the documents of some rows."""
     listed = {}

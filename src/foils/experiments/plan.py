@@ -50,7 +50,8 @@ LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
 MOST_TRAINED = 3.0
 """Times the time that is left in which a row of each training query has to fit, by what whole
 documents and small batches take: that is two to four times what training takes."""
-SAMPLE_TEXTS = 32
+SAMPLE_TEXTS = {"processor": 32, "accelerator": 2_048}
+"""Texts that are timed: one batch of an accelerator holds hundreds, and a few would not fill it."""
 LEAST = {"train": 20, "dev": 10, "test": 20}
 """Queries of a split below which nothing can be learned, chosen or shown."""
 
@@ -138,15 +139,16 @@ def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
     from foils.encode.encoder import logits
 
     rng, model = np.random.default_rng([seed, seeds.TIMED]), task.load()
-    texts = collection.document_texts(rng.integers(len(collection.documents), size=2 * SAMPLE_TEXTS))
-    queries = collection.query_texts(rng.integers(len(collection.queries), size=2 * SAMPLE_TEXTS))
-    for part in (slice(SAMPLE_TEXTS), slice(SAMPLE_TEXTS, None)):  # the first warms up
+    count = SAMPLE_TEXTS["processor" if model.device.type == "cpu" else "accelerator"]
+    texts = collection.document_texts(rng.integers(len(collection.documents), size=2 * count))
+    queries = collection.query_texts(rng.integers(len(collection.queries), size=2 * count))
+    for part in (slice(count), slice(count, None)):  # the first warms up
         begin = time.perf_counter()
         if isinstance(task, RerankerTask):
             logits(model, list(zip(queries[part], texts[part], strict=True)))
         else:
-            model.encode_document(texts[part], batch_size=16, show_progress_bar=False)
-    return (time.perf_counter() - begin) / SAMPLE_TEXTS
+            task.encoder.encode(texts[part], "document")
+    return (time.perf_counter() - begin) / count
 
 
 def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = None) -> Section:
