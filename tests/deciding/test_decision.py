@@ -480,14 +480,13 @@ def test_the_page_says_what_is_decided_shows_examples_and_draws_valid_figures(tm
     gains, turns = json.loads(re.search(r"^const figures = (.*);$", page, re.M)[1])
     for figure in (gains, turns):
         go.Figure(data=figure["data"], layout=figure["layout"])  # raises on a property that Plotly does not have
-    colours = dict(zip(gains["data"][0]["y"], gains["data"][0]["marker"]["color"], strict=True))
-    assert colours == {line["name"]: line["line"]["color"] for line in turns["data"]}
+    assert set(gains["data"][0]["y"]) == {line["name"] for line in turns["data"]}
 
 
 def test_the_dashed_line_stands_where_its_caption_says(plain):
     """The axis is the share of all answers that have no label, o / (1 + o): not that of the chosen source."""
     turn = plain.turns_at
-    figure = turn_figure(plain, dict.fromkeys([each.name for each in plain.candidates], "#000000"))
+    figure = turn_figure(plain)
     [line] = figure.layout["shapes"]
     assert line["x0"] == line["x1"] == pytest.approx(100 * turn.unlabelled / (1 + turn.unlabelled))
     assert f"The dashed line, at {line['x0']:.0f} %, is where the choice turns: {percent(turn.false_share)} of" in (

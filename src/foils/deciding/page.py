@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from foils.data.tokens import load_bm25s
-from foils.deciding.results import NONE, Decision, percent
+from foils.deciding.results import NONE, RANDOM, Decision, percent
 from foils.pages import (
     LEGEND,
     PALETTE,
@@ -18,7 +18,7 @@ from foils.pages import (
     Figure,
     Section,
     axes,
-    ends,
+    intervals_figure,
     label,
     marked,
     render_page,
@@ -62,14 +62,11 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
     )
     sections = []
     if decision is not None:
-        sources = [name for name in decision.negatives if name != "random"]
-        colours = {name: PALETTE[at % len(PALETTE)] for at, name in enumerate(sources)}  # in every figure
-        colours |= {"random": GREY, NONE: GREY}
         numbers = replace(decision.table(), title="", caption="")
         sections = [
             Section("Read some", [examples_of(decision)]),
-            Section("What each choice gains", [gain_figure(decision, colours)], decision.cautions),
-            Section("Where the choice turns", [turn_figure(decision, colours)], decision.sentences[1:]),
+            Section("What each choice gains", [gain_figure(decision)], decision.cautions),
+            Section("Where the choice turns", [turn_figure(decision)], decision.sentences[1:]),
             Section("The numbers", [numbers], folded=True),
         ]
     return render_page(
@@ -86,39 +83,34 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
     )
 
 
-def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
-    """Return the gain of each candidate as a bar with its interval, none at 0."""
-    listed = decision.candidates[::-1]
-    gains = [round(each.gain, 3) for each in listed]
-    bars = {
-        "type": "bar", "orientation": "h", "x": gains, "y": [label(each.name) for each in listed],
-        "marker": {"color": [colours[each.name] for each in listed]}, "showlegend": False,
-        "error_x": ends(gains, [each.gain_low for each in listed], [each.gain_high for each in listed]),
-    }  # fmt: skip
+def gain_figure(decision: Decision) -> Figure:
+    """Return the gain of each candidate with its interval, none at 0."""
+    gains = {each.name: (each.gain, each.gain_low, each.gain_high) for each in decision.candidates[::-1]}
     caption = (
         "Points of nDCG@10 expected over no mined negatives, with intervals that are meant to hold 95 % of "
         "the gains (docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
     )
-    return Figure([bars], axes("points of nDCG@10 over none", ""), caption, height=110 + 34 * len(listed))
+    return intervals_figure({"": gains}, "points of nDCG@10 over none", caption)
 
 
-def turn_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
+def turn_figure(decision: Decision) -> Figure:
     """Return each candidate's benefit by the answers without a label: where lines cross, the choice turns."""
     grid = [round(100 * o / (1 + o), 3) for o in decision.curve["unlabelled"]]
-    data = [
-        scatter(grid, [round(value, 5) for value in values], name=label(name),
-                line={"color": colours[name], "width": 4 if name == (decision.source or NONE) else 2,
-                      "dash": "dot" if name in ("random", NONE) else "solid"})
-        for name, values in decision.curve["benefit"].items()
-    ]  # fmt: skip
+    data = []
+    for at, (name, values) in enumerate(decision.curve["benefit"].items()):
+        width = 4 if name == (decision.source or NONE) else 2
+        line = {"color": PALETTE[at % len(PALETTE)], "width": width, "dash": "solid"}
+        if name in (RANDOM, NONE):
+            line |= {"color": GREY, "dash": "dot"}
+        data.append(scatter(grid, [round(value, 5) for value in values], name=label(name), line=line))
     layout = {**axes("share of all answers that have no label, %", "benefit"), "legend": LEGEND}
     caption = "The best choice is the uppermost line."
     if (turn := decision.turns_at) is not None:
-        at = 100 * turn.unlabelled / (1 + turn.unlabelled)
-        layout["shapes"] = [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
+        crossing = 100 * turn.unlabelled / (1 + turn.unlabelled)
+        layout["shapes"] = [{"type": "line", "x0": crossing, "x1": crossing, "y0": 0, "y1": 1, "yref": "paper",
                              "line": {"color": GREY, "dash": "dash"}}]  # fmt: skip
         caption += (
-            f" The dashed line, at {at:.0f} %, is where the choice turns: {percent(turn.false_share)} of the "
+            f" The dashed line, at {crossing:.0f} %, is where the choice turns: {percent(turn.false_share)} of the "
             "chosen source are unlabelled answers there."
         )
     return Figure(data, layout, caption, height=360)
@@ -128,23 +120,23 @@ def examples_of(decision: Decision) -> Examples:
     """Return three queries with their positive and sources' nearest negatives, the query's words marked."""
     measured, expected = decision.basis.measured, decision.basis.expected
     records = measured.records
-    held = np.array([np.bincount(records.record[records.members >> bit & 1 == 1], minlength=len(records)) > 0
-                     for bit in range(len(records.names))])  # fmt: skip
-    rows = np.lexsort((np.random.default_rng(4).permutation(len(records)), -held.sum(axis=0)))[:SHOWN]
+    held = np.zeros(len(records), np.int64)
+    np.bitwise_or.at(held, records.record, records.members)
+    sources = np.bitwise_count(held).astype(np.int64)  # that have a negative of each query
+    rows = np.lexsort((np.random.default_rng(4).permutation(len(records)), -sources))[:SHOWN]
     listed = []
     for record in rows.tolist():
         query = records.collection.query_texts(records.queries[[record]])[0]
         words = {word.lower() for word in WORD.findall(query)} - STOPWORDS
         texts = {"positive": records.texts[int(records.positives[record])]}
-        notes, labelled = [], decision.labels > 0
+        hardest = {}
         for bit, name in enumerate(records.names):
             triplets = np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))
             if len(triplets):
-                hardest = int(triplets[measured.similarities.s_n[triplets].argmax()])
-                texts[name] = records.texts[int(records.document[hardest])]
-                if labelled:
-                    notes.append(f"{name} {percent(expected[hardest])}")
+                hardest[name] = int(triplets[measured.similarities.s_n[triplets].argmax()])
+        texts |= {name: records.texts[int(records.document[triplet])] for name, triplet in hardest.items()}
         shown = {name: marked(shortened(text, CHARACTERS), words) for name, text in texts.items()}
-        note = f"Probability of an unlabelled answer: {', '.join(notes)}." if notes else ""
+        likely = ", ".join(f"{name} {percent(expected[triplet])}" for name, triplet in hardest.items())
+        note = f"Probability of an unlabelled answer: {likely}." if decision.labels else ""
         listed.append(Example(shortened(query), shown, note))
     return Examples("Three queries, their positive, and the hardest negative of each source", listed, opened=True)

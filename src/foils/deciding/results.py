@@ -22,6 +22,7 @@ else:
     LabelsGiven = str
 
 NONE, RANDOM = "none", "random"
+ALONE = "in-batch negatives alone"  # what none is called in sentences
 ABLE = 0.75  # share of random documents below the positive from which a model can learn from hard negatives
 RECURRING = 0.995  # share of recurring positives from which on nothing is said of the others
 ENOUGH = 50  # queries from which nine choices of ten are those of all (`benchmarks/run.py decide few`)
@@ -174,24 +175,104 @@ class Decision(Result):
         return {each.name: each for each in self.candidates if each.name != NONE}
 
     @property
+    def tied(self) -> bool:
+        """Whether the chosen source may be no better than in-batch negatives alone."""
+        return NONE in self.ties
+
+    @property
     def sentence(self) -> str:
-        """What to train on, in one sentence."""
-        return sentence_of(self)
+        """What to train on, with its gain, and as long as what, or how surely: one sentence."""
+        chosen, queries = self.candidates[0], f"{self.queries:,} queries"
+        gain = f"{chosen.gain:+.1f} points of nDCG@10 [{chosen.gain_low:.1f}, {chosen.gain_high:.1f}] over {ALONE}"
+        if self.queries < ENOUGH:
+            text = (
+                f"Too few pairs to tell ({queries}); as a guess, {f'{self.source}: {gain}' if self.source else ALONE}"
+            )
+        elif self.source is None and self.pooled and not self.labels:
+            text = f"The labels look pooled: until some negatives are judged, train on {ALONE} ({queries})"
+        elif self.source is None:
+            text = f"Train without mined negatives, on {ALONE} ({queries})"
+        elif self.tied:
+            text = f"A tie: {chosen.name} is expected to gain {gain} ({queries})"
+        else:
+            text = f"Train on {chosen.name}: {gain} ({queries})"
+        if self.best_with_probability is None:
+            return f"{text}{self.condition}."
+        shown = "" if self.source is None else f"; {share_interval(chosen)} of it are unlabelled answers"
+        return f"{text}, best with probability {self.best_with_probability:.2f}{shown}."
+
+    @property
+    def condition(self) -> str:
+        """Up to which share of unlabelled answers the choice holds, and what is better beyond: words."""
+        turns = [turn for turn in (self.turns_below, self.turns_at) if turn is not None]
+        if not turns and self.pooled:
+            return "; no share of unlabelled answers changes the choice"
+        if not turns:
+            return ", if the labels were not pooled: no possible share of unlabelled answers changes the choice"
+        chosen = self.candidates[0].name
+        # The larger share of the two at a turning point is easier to see, if it is one source's at both.
+        larger = {turn.source or NONE if turn.share_of_other > turn.false_share else chosen for turn in turns}
+        named = larger.pop() if len(larger) == 1 else chosen
+        shares = [percent(turn.false_share if named == chosen else turn.share_of_other) for turn in turns]
+        if len(turns) == 2:
+            bound = f"between {shares[0][:-2]} and {shares[1]}"
+        else:
+            bound = f"{'at most' if turns[0].above else 'at least'} {shares[0]}"
+        others = [f"{'beyond' if turn.above else 'below'} that, {turn.source or NONE}" for turn in turns]
+        which = "it" if named == chosen else named
+        return f", as long as {bound} of {which} are unlabelled answers; {'; '.join(others)}"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The decision in words, the answer first."""
-        return (self.sentence, *remarks_of(self))
+        """The decision in words: the answer, and what a reader has to know beside it."""
+        lines = [self.sentence]
+        if self.ties:
+            names = ", ".join(ALONE if name == NONE else name for name in self.ties)
+            lines.append(f"The interval does not tell {self.candidates[0].name} from {names}: these are ties.")
+        if self.label_next:
+            more = "more " if self.labels else ""
+            lines.append(f"About {self.label_next} {more}labels could change the choice (foils label).")
+        if self.recurrence is not None and self.recurrence < RECURRING:
+            lines.append(
+                f"Of the positives of queries to come {percent(self.recurrence)} are expected to be positives of "
+                "training queries too, so that hard negatives count for less."
+            )
+        return tuple(lines)
 
     @property
     def cautions(self) -> tuple[str, ...]:
         """What speaks against relying on the decision as it stands, and what to do then."""
-        return tuple(cautions_of(self))
-
-    @property
-    def tied(self) -> bool:
-        """Whether the chosen source may be no better than in-batch negatives alone."""
-        return NONE in self.ties
+        lines = []
+        if self.tied:
+            tell = "Labels would hardly change that; more pairs would, or to train on both (foils study)."
+            if self.label_next:
+                count = f"{self.label_next}{' more' if self.labels else ''}"
+                tell = f"To tell, judge {count} of the negatives (foils label, or --labels-by), or add pairs."
+            lines.append(f"{ALONE.capitalize()} are the simplest choice and may do as well as {self.source}. {tell}")
+        if self.queries < ENOUGH:
+            lines.append(
+                f"A choice among so few as {self.queries} queries often differs from that of all; from {ENOUGH} on it "
+                "repeats nine times in ten."
+            )
+        if self.pooled:
+            keeps = ", or train on those that were judged there and not labelled, which foils select --by benefit keeps"
+            lines.append(
+                f"{self.pooled}: such labels say nothing of the answers that nobody looked at, and any share of "
+                "unlabelled answers is possible. Judge some negatives (foils label)"
+                f"{keeps if self.pool and not self.labels else ''}."
+            )
+        if self.ability < ABLE:
+            lines.append(
+                f"The encoder puts only {percent(self.ability)} of random documents below the positive: a model that "
+                "starts with so little learns from easy negatives first (--starts nothing)."
+            )
+        lengths = [list_length(negatives) for negatives in self.negatives.values()]
+        if max(lengths) > LONGER * min(lengths):
+            lines.append(
+                f"The sources have {min(lengths):.0f} to {max(lengths):.0f} negatives a query, and a longer list is "
+                "worth more for its length alone; decide between lists of equal length."
+            )
+        return tuple(lines)
 
     def table(self) -> Table:
         """Return the candidates, best first, under the sentence; below, what speaks against relying on it."""
@@ -241,114 +322,3 @@ def list_length(negatives: Negatives) -> float:
     """Return how many negatives a query of a source has on average."""
     kept = negatives.kept()
     return len(kept) / max(1, len(kept["query_id"].unique()))
-
-
-def sentence_of(decision: Decision) -> str:
-    """Return what to train on, with its gain, and as long as what, or how surely."""
-    chosen = decision.candidates[0]
-    low, high = f"{chosen.gain_low:.1f}", f"{chosen.gain_high:.1f}"
-    gain = f"{chosen.gain:+.1f} points of nDCG@10 [{low}, {high}] over in-batch negatives alone"
-    few, queries = decision.queries < ENOUGH, f"{decision.queries:,} queries"
-    if few:
-        text = f"Too few pairs to tell ({queries}); as a guess, {decision.source or 'in-batch negatives alone'}"
-    elif decision.source is None and decision.pooled and not decision.labels:
-        text = "The labels look pooled: until some negatives are judged, train on in-batch negatives alone"
-    elif decision.source is None:
-        text = "Train without mined negatives, on in-batch negatives alone"
-    elif decision.tied:
-        text = f"A tie: {chosen.name} is expected to gain {gain}"
-    else:
-        text = f"Train on {chosen.name}: {gain}"
-    if few and decision.source is not None:
-        text += f": {gain}"
-    if not few:
-        text += f" ({queries})"
-    if decision.best_with_probability is None:
-        return f"{text}{condition_of(decision)}."
-    text += f", best with probability {decision.best_with_probability:.2f}"
-    shown = "" if decision.source is None else f"; {share_interval(chosen)} of it are unlabelled answers"
-    return f"{text}{shown}."
-
-
-def condition_of(decision: Decision) -> str:
-    """Return up to which share of unlabelled answers the choice holds, and what is better beyond: words."""
-    turns = [turn for turn in (decision.turns_below, decision.turns_at) if turn is not None]
-    if not turns and decision.pooled:
-        return "; no share of unlabelled answers changes the choice"
-    if not turns:
-        return ", if the labels were not pooled: no possible share of unlabelled answers changes the choice"
-    chosen = decision.candidates[0].name
-    # The larger share of the two at a turning point is easier to see.
-    named = [_larger(turn, chosen) for turn in turns]
-    if len({name for name, _ in named}) > 1:
-        named = [(chosen, turn.false_share) for turn in turns]
-    shares = [percent(share) for _, share in named]
-    if len(turns) == 2:
-        bound = f"between {shares[0][:-2]} and {shares[1]}"
-    else:
-        bound = f"{'at most' if turns[0].above else 'at least'} {shares[0]}"
-    which = "it" if named[0][0] == chosen else named[0][0]
-    others = [f"{'beyond' if turn.above else 'below'} that, {turn.source or NONE}" for turn in turns]
-    return f", as long as {bound} of {which} are unlabelled answers; {'; '.join(others)}"
-
-
-def _larger(turn: TurningPoint, chosen: str) -> tuple[str, float]:
-    """The source with the larger share at a turning point, and that share."""
-    if turn.share_of_other > turn.false_share:
-        return turn.source or NONE, turn.share_of_other
-    return chosen, turn.false_share
-
-
-def remarks_of(decision: Decision) -> list[str]:
-    """Return what a reader of the decision has to know beside it, in sentences."""
-    lines = []
-    if decision.ties:
-        names = ", ".join("in-batch negatives alone" if name == NONE else name for name in decision.ties)
-        lines.append(f"The interval does not tell {decision.candidates[0].name} from {names}: these are ties.")
-    if decision.label_next:
-        labels = f"{decision.label_next} {'more ' * (decision.labels > 0)}labels"
-        lines.append(f"About {labels} could change the choice (foils label).")
-    if decision.recurrence is not None and decision.recurrence < RECURRING:
-        lines.append(
-            f"Of the positives of queries to come {percent(decision.recurrence)} are expected to be positives of "
-            "training queries too, so that hard negatives count for less."
-        )
-    return lines
-
-
-def cautions_of(decision: Decision) -> list[str]:
-    """Return what speaks against relying on the decision as it stands, and what to do then, in sentences."""
-    lines = []
-    if decision.tied:
-        tell = "Labels would hardly change that; more pairs would, or to train on both (foils study)."
-        if decision.label_next:
-            count = f"{decision.label_next}{' more' if decision.labels else ''}"
-            tell = f"To tell, judge {count} of the negatives (foils label, or --labels-by), or add pairs."
-        lines.append(
-            f"In-batch negatives alone are the simplest choice and may do as well as {decision.source}. {tell}"
-        )
-    if decision.queries < ENOUGH:
-        lines.append(
-            f"A choice among so few as {decision.queries} queries often differs from that of all; from {ENOUGH} on it "
-            "repeats nine times in ten."
-        )
-    if decision.pooled:
-        line = (
-            f"{decision.pooled}: such labels say nothing of the answers that nobody looked at, and any share of "
-            "unlabelled answers is possible. Judge some negatives (foils label)"
-        )
-        kept = ", or train on those that were judged there and not labelled, which foils select --by benefit keeps"
-        lines.append(f"{line}{kept if decision.pool and not decision.labels else ''}.")
-    if decision.ability < ABLE:
-        lines.append(
-            f"The encoder puts only {percent(decision.ability)} of random documents below the positive: a model that "
-            "starts with so little learns from easy negatives first (--starts nothing)."
-        )
-    lengths = [list_length(negatives) for negatives in decision.negatives.values()]
-    shortest, longest = min(lengths), max(lengths)
-    if longest > LONGER * shortest:
-        lines.append(
-            f"The sources have {shortest:.0f} to {longest:.0f} negatives a query, and a longer list is worth more for "
-            "its length alone; decide between lists of equal length."
-        )
-    return lines

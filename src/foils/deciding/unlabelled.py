@@ -14,7 +14,8 @@ Davis 2020, section 3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +51,7 @@ RANKED = 400  # queries whose positives BM25 ranks, about
 POOLED = 0.99  # share of the labelled positives among a retriever's first documents that pooling leaves
 CLIFF = 0.03  # share in the second half of these, of which a natural order leaves half as many beyond
 POOLS = (5, 10, 20, 50, 100)  # first documents that are judged together
-TAIL, THIN = (10, 100), 0.125  # ranks, and the share of positives from the first on that is beyond the second
+NEAR, FAR, THIN = 10, 100, 0.125  # ranks, and the share of positives from the first on that is beyond the second
 LEAST_POSITIVES = 20  # that pooling is told from
 THE_ENCODER = "the encoder"
 SINGLE = 1.05  # positives of a query, at most, where each has one, but for a few
@@ -142,11 +143,8 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
     of, geometry = measured.records, measured.geometry
     scale = max(1.0, len(of.collection.documents) / max(1, len(rows)))
     known = of.collection.known_positives
-    place = known.places(of.queries)
-    begins = np.arange(len(of) + 1)
-    first_positive = np.searchsorted(np.sort(of.positive_record), begins)
-    first_triplet = np.searchsorted(of.record, begins)
-    order = np.argsort(of.positive_record, kind="stable")
+    place, begins = known.places(of.queries), np.arange(len(of) + 1)
+    first_positive, first_triplet = (np.searchsorted(each, begins) for each in (of.positive_record, of.record))
     parts: tuple[list[Pairs], ...] = ([], [], [])
     with progress.task("surveying pairs", total=len(of), unit="queries") as advance:
         for start in range(0, len(of), BLOCK):
@@ -156,76 +154,65 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
             for record, query, similarities in zip(block.tolist(), queries, nearness, strict=True):
                 labelled = np.flatnonzero(np.isin(rows, known.of(int(place[record]))))
                 similarities[labelled] = -np.inf
-                ladder = _Ladder.of(similarities, len(labelled), scale, rng)
-                positives = order[first_positive[record] : first_positive[record + 1]]
-                drawn = rounded(documents.take(ladder.drawn))
-                texts = rounded(geometry.documents.take(of.all_positives[positives]))
-                among = rounded(geometry.documents.take(of.document[first_triplet[record] : first_triplet[record + 1]]))
-                alike = _resemblances(texts, np.concatenate([drawn, among]), rng)
+                drawn, ranks, counts, rank_of = _ladder(similarities, len(labelled), scale, rng)
+                of_positives = of.all_positives[first_positive[record] : first_positive[record + 1]]
+                of_negatives = of.document[first_triplet[record] : first_triplet[record + 1]]
+                positives, negatives = (rounded(geometry.documents.take(each)) for each in (of_positives, of_negatives))
+                others = np.concatenate([rounded(documents.take(drawn)), negatives])
+                alike, of_others = _resemblances(positives, others, rng)
+                near, far = positives @ query, negatives @ query
                 for part, similarity, rank, resemblance, count in (
-                    (parts[0], texts @ query, None, alike[0], None),
-                    (parts[1], similarities[ladder.drawn], ladder.ranks, alike[1][: len(drawn)], ladder.counts),
-                    (parts[2], among @ query, None, alike[1][len(drawn) :], None),
+                    (parts[0], near, rank_of(near), alike, np.ones(len(near))),
+                    (parts[1], similarities[drawn], ranks, of_others[: len(drawn)], counts),
+                    (parts[2], far, rank_of(far), of_others[len(drawn) :], np.ones(len(far))),
                 ):
-                    ranks = ladder.rank(similarity) if rank is None else rank
-                    counts = np.ones(len(ranks)) if count is None else count
-                    numbers = np.full(len(ranks), record)
-                    part.append(Pairs(numbers, similarity.astype(np.float64), ranks, resemblance, counts))
+                    numbers = np.full(len(rank), record)
+                    part.append(Pairs(numbers, similarity.astype(np.float64), rank, resemblance, count))
             advance(len(block))
-    labelled_pairs, unlabelled, negatives = (Pairs.joined(part) for part in parts)
-    return Survey(labelled_pairs, unlabelled, negatives, len(of.collection.documents))
+    labelled_pairs, unlabelled, of_sources = (Pairs.joined(part) for part in parts)
+    return Survey(labelled_pairs, unlabelled, of_sources, len(of.collection.documents))
 
 
-@dataclass(frozen=True)
-class _Ladder:
-    """The unlabelled documents of one query by similarity: the first ranks exactly, deeper ones by a draw.
+def _ladder(
+    similarities: Floats, labelled: int, scale: float, rng: np.random.Generator
+) -> tuple[Rows, Float64s, Float64s, Callable[[Floats], Float64s]]:
+    """Draw unlabelled documents of one query down their ranks: the first are counted, deeper ones estimated.
 
-    `top` and `far` are ascending similarities, `drawn` places of documents, `counts` how many each
-    stands for.
+    Args:
+        similarities: (M,) of documents and the query; −∞: labelled.
+        labelled: how many are −∞.
+        scale: documents of the collection for each of these.
+        rng: draws.
+
+    Returns:
+        (k,) places of those that are drawn, their ranks, how many unlabelled documents each stands
+            for; and a function of similarities that returns ranks among the unlabelled documents.
     """
+    exact = min(EXACT, len(similarities) - labelled)  # 0 where every document is labelled relevant
+    first = np.argpartition(-similarities, exact - 1)[:exact] if 0 < exact < len(similarities) else np.arange(exact)
+    first = first[np.argsort(-similarities[first], kind="stable")]
+    places, counts = [np.zeros(0, np.int64)], [np.zeros(0)]
+    for low, high in zip(STEPS, np.minimum(STEPS[1:], exact), strict=False):
+        if low < high:
+            chosen = min(DRAWN, int(high - low))
+            places.append(low + np.sort(rng.permutation(int(high - low))[:chosen]))
+            counts.append(np.full(chosen, (high - low) / chosen))
+    place = np.concatenate(places)
+    below = np.flatnonzero((similarities < similarities[first].min(initial=np.inf)) & np.isfinite(similarities))
+    far = np.sort(rng.choice(below, min(DEEP, len(below)), replace=False)) if len(below) else below
+    far = far[np.argsort(-similarities[far], kind="stable")]
+    each = len(below) / max(1, len(far))  # documents that one of the far ones stands for
+    counts.append(np.full(len(far), each))
+    deep = exact + (np.arange(len(far)) + 0.5) * float(len(below)) / max(1, len(far))
+    top, deepest = similarities[first][::-1], similarities[far][::-1]
 
-    top: Floats
-    far: Floats
-    deep: float
-    scale: float
-    drawn: Rows
-    ranks: Float64s
-    counts: Float64s
+    def rank_of(similarity: Floats) -> Float64s:
+        above = len(top) - np.searchsorted(top, similarity, side="right")
+        deeper = len(deepest) - np.searchsorted(deepest, similarity, side="right")
+        return np.asarray((above + deeper * each) * scale, np.float64)
 
-    @classmethod
-    def of(cls, similarities: Floats, labelled: int, scale: float, rng: np.random.Generator) -> _Ladder:
-        exact = min(EXACT, len(similarities) - labelled)
-        if not exact:  # every document is labelled relevant
-            none, nothing = np.zeros(0, np.float32), np.zeros(0)
-            return cls(none, none, 0.0, scale, np.zeros(0, np.int64), nothing, nothing)
-        first = np.argpartition(-similarities, exact - 1)[:exact] if exact < len(similarities) else np.arange(exact)
-        first = first[np.argsort(-similarities[first], kind="stable")]
-        places, counts = [], []
-        for low, high in zip(STEPS, np.minimum(STEPS[1:], exact), strict=False):
-            if low < high:
-                chosen = min(DRAWN, int(high - low))
-                places.append(low + np.sort(rng.permutation(int(high - low))[:chosen]))
-                counts.append(np.full(chosen, (high - low) / chosen))
-        rank = np.concatenate(places).astype(np.float64)
-        drawn = first[np.concatenate(places)]
-        below = np.flatnonzero((similarities < similarities[first[-1]]) & np.isfinite(similarities))
-        far = np.sort(rng.choice(below, min(DEEP, len(below)), replace=False)) if len(below) else below
-        far = far[np.argsort(-similarities[far], kind="stable")]
-        deep = float(len(below))
-        if len(far):
-            drawn = np.concatenate([drawn, far])
-            rank = np.concatenate([rank, exact + (np.arange(len(far)) + 0.5) * deep / len(far)])
-            counts.append(np.full(len(far), deep / len(far)))
-        stands_for = np.concatenate(counts) * scale
-        return cls(similarities[first][::-1], similarities[far][::-1], deep, scale, drawn, rank * scale, stands_for)
-
-    def rank(self, similarity: Floats) -> Float64s:
-        """Return how many unlabelled documents have a larger similarity."""
-        above = len(self.top) - np.searchsorted(self.top, similarity, side="right")
-        if len(self.far):
-            deeper = len(self.far) - np.searchsorted(self.far, similarity, side="right")
-            above = above + deeper * (self.deep / len(self.far))
-        return np.asarray(above * self.scale, np.float64)
+    ranks = np.asarray(np.append(place, deep) * scale, np.float64)
+    return np.append(first[place], far), ranks, np.concatenate(counts) * scale, rank_of
 
 
 def _resemblances(positives: Floats, others: Floats, rng: np.random.Generator) -> tuple[Float64s, Float64s]:
@@ -283,7 +270,7 @@ class Relevance:
         plain = cls(halves, edges, stands_for, np.ones(steps), resembling)
         seen = np.bincount(_step(edges, labelled), minlength=steps)
         expected = np.bincount(step, unlabelled.count * plain.ratio(unlabelled), minlength=steps)
-        return cls(halves, edges, stands_for, (seen + SMOOTHING) / (expected + SMOOTHING), resembling)
+        return replace(plain, correction=(seen + SMOOTHING) / (expected + SMOOTHING))
 
     def ratio(self, pairs: Pairs) -> Float64s:
         """Return (n,) n_L/n_U of each pair: its probability of being relevant is o times that, up to 1."""
@@ -411,14 +398,11 @@ def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> P
                 sign = f"{100 * inside:.0f} % of the labelled positives are among the first {depth} of {name}"
                 return Pooling(sign, True, name, depth)
     for name, rank in ranks.items():
-        beyond, further = (int((rank >= depth).sum()) for depth in TAIL)
+        beyond, further = (int((rank >= depth).sum()) for depth in (NEAR, FAR))
         many = beyond >= max(LEAST_POSITIVES, 0.1 * len(rank))
-        if len(collection.documents) > 10 * TAIL[1] and many and further <= THIN * beyond:
-            share, (near, far) = f"{100 * further / beyond:.0f} %", TAIL
-            sign = (
-                f"Of the labelled positives beyond the first {near} of {name} only {share} are beyond its first {far}"
-            )
-            return Pooling(sign, True)
+        if len(collection.documents) > 10 * FAR and many and further <= THIN * beyond:
+            sign = f"Of the labelled positives beyond the first {NEAR} of {name} only {100 * further / beyond:.0f} %"
+            return Pooling(f"{sign} are beyond its first {FAR}", True)
     words = [len(text.split()) for text in collection.document_texts(labelled[:RANKED])]
     if len(query) <= SINGLE * len(some) and np.median(words) <= SHORT:
         return Pooling(f"Each query has one labelled positive, in texts of about {np.median(words):.0f} words")
