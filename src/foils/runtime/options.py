@@ -131,13 +131,6 @@ NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose va
 )
 
 
-_READERS: dict[type, Callable[[str], Any]] = {  # of texts, by the type of a setting
-    bool: lambda text: {"true": True, "false": False}[text.lower()],
-    int: int,
-    float: float,
-}
-
-
 @dataclass(frozen=True)
 class Setting:
     """One option: what the API, the program and the reference are made of.
@@ -183,10 +176,11 @@ class Setting:
         A text where a list or tuple is taken is one of its values.
 
         Raises:
-            InputError: the value is outside the range, or a text is not of its form.
+            InputError: the value is outside the range, no number where the setting is one, or a
+                text that is not of its form.
             UnknownNameError: the value is not one of the allowed names.
         """
-        parse, kinds = self.option.parse, self.kinds
+        parse, kinds, name = self.option.parse, {*self.kinds}, spelled(self.name)
         if parse is not None and self.option.repeated and isinstance(value, (str, list)):
             value = parse(several(value))
         elif isinstance(value, str) and value != self.default:
@@ -194,28 +188,26 @@ class Setting:
                 value = parse(value)
             elif str not in kinds:
                 value = self._read(value)
-        self.option.check(spelled(self.name), value)
-        return float(value) if type(value) is int and float in kinds and int not in kinds else value
-
-    def check_number(self, value: Any) -> None:
-        """Refuse what is no number where the setting is one, and a fraction where it is a whole one."""
-        kinds = {*self.kinds} - {type(None)}
+        self.option.check(name, value)
         fits = isinstance(value, Real if float in kinds else Integral) and not isinstance(value, bool)
-        unset = value is None and type(None) in self.kinds
-        if kinds <= {int, float} and not fits and not unset:
+        unset = value is None and type(None) in kinds
+        if kinds <= {int, float, type(None)} and not fits and not unset:
             expected = "a number" if float in kinds else "a whole number"
-            raise InputError(f"{spelled(self.name)} {value!r}; expected {expected}")
+            raise InputError(f"{name} {value!r}; expected {expected}")
+        return float(value) if type(value) is int and float in kinds and int not in kinds else value
 
     def _read(self, text: str) -> Any:
         """Return what a text says, by the type of the setting; as it is where that reads no texts."""
         for kind in self.kinds:
-            if get_origin(kind) in (list, tuple):
-                return get_origin(kind)([text])
-            if kind in _READERS:
-                try:
-                    return _READERS[kind](text)
-                except (KeyError, ValueError):
-                    raise InputError(f"{spelled(self.name, text)}; expected a value of type {kind.__name__}") from None
+            try:
+                if get_origin(kind) in (list, tuple):
+                    return get_origin(kind)([text])
+                if kind is bool:
+                    return {"true": True, "false": False}[text.lower()]
+                if kind in (int, float):
+                    return kind(text)
+            except (KeyError, ValueError):
+                raise InputError(f"{spelled(self.name, text)}; expected a value of type {kind.__name__}") from None
         return text
 
 
@@ -250,7 +242,8 @@ class Settings:
     needs: ClassVar[Needs] = ()
 
     def __post_init__(self) -> None:
-        for name, value in _checked(settings_of(type(self)), vars(self)).items():
+        filled = [setting for setting in settings_of(type(self)) if getattr(self, setting.name) is not None]
+        for name, value in _checked(filled, vars(self)).items():
             object.__setattr__(self, name, value)
 
     def applied(self) -> AbstractContextManager[None]:
@@ -343,11 +336,9 @@ def door(
             raise TypeError(f"foils.{function.__name__}(): {error}") from None
         bound.apply_defaults()
         checked = _checked(settings.values(), bound.arguments)
-        for name, setting in settings.items():
-            setting.check_number(checked[name])
         grouped = {name: kind(**{each.name: checked[each.name] for each in settings_of(kind)}) for name, kind in groups}
         as_grouped = {name: value for group in grouped.values() for name, value in vars(group).items()}
-        refuse_idle(settings.values(), checked, checked | as_grouped)
+        refuse_idle(settings, checked, checked | as_grouped)
         read = check_places(settings.values(), checked)
         checked |= grouped
         if check is not None:
@@ -432,43 +423,37 @@ def refuse(options: Mapping[str, Any], why: str) -> None:
         raise InputError(f"{', '.join(named)}: no effect {why}")
 
 
-def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any], grouped: Mapping[str, Any]) -> None:
+def refuse_idle(settings: Mapping[str, Setting], values: Mapping[str, Any], grouped: Mapping[str, Any]) -> None:
     """Raise an InputError that names every setting that is given and has no effect beside the others.
 
     Args:
-        settings: of a door.
+        settings: of a door, by name.
         values: of all of them, by name, as the caller gave them.
         grouped: the same, as their groups have them, as bi-encoder:MODEL for a bare MODEL.
     """
-    known = {setting.name: setting for setting in settings}
     idle: dict[str, list[str]] = {}  # why -> what has no effect
-    for name, setting in known.items():
+    for name, setting in settings.items():
         value = values[name]
         if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
             continue
-        for needs in setting.needs:
-            why = _why_idle(needs, known, grouped)
-            if why:
-                idle.setdefault(why, []).append(_with_value(name, value))
-                break
+        why = next(filter(None, (_why_idle(needs, grouped) for needs in setting.needs)), "")
+        if why:
+            idle.setdefault(why, []).append(_with_value(name, value))
     if idle:
         raise InputError("; ".join(f"{', '.join(named)}: no effect {why}" for why, named in idle.items()))
 
 
-def _why_idle(needs: Needs, known: Collection[str], values: Mapping[str, Any]) -> str:
+def _why_idle(needs: Needs, values: Mapping[str, Any]) -> str:
     """Say what is missing where none of several alternatives holds; empty: one does, or nothing is needed."""
     alternatives: list[dict[str, Any]] = several(needs)
     missing: dict[str, Condition] = {}  # of each alternative the first condition that does not hold
     for alternative in alternatives:
-        unmet = [
-            name
-            for name, condition in alternative.items()
-            # `why`, and settings of other doors, are none
-            if name in known and not _holds(condition, values[name])
-        ]
+        # `why`, and settings of other doors, are no conditions here
+        conditions = {name: condition for name, condition in alternative.items() if name in values}
+        unmet = [name for name, condition in conditions.items() if not _holds(condition, values[name])]
         if not unmet:
             return ""
-        missing.setdefault(unmet[0], alternative[unmet[0]])
+        missing.setdefault(unmet[0], conditions[unmet[0]])
     if not missing:
         return ""
     first = next(iter(missing))

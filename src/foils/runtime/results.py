@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import io
 import json
-import os
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -13,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import IO, Any, ClassVar
 
 from foils.runtime import files
 from foils.runtime.errors import require
 
-_WIDTH = 160  # of tables that go neither to a terminal nor to a given number of COLUMNS
+WIDTH = 160  # of tables where neither a terminal nor COLUMNS says it
 GAP = 3  # between the texts of two columns
 EDGE = 1  # before the first column
 MIN_TEXT = 16  # the narrowest that a column of texts with long words may be
@@ -66,40 +66,23 @@ def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
 
     Args:
         tables: to print one after the other.
-        file: where to; its width is that of `width_of`.
+        file: where to. They are as wide as COLUMNS says, or else the terminal.
     """
-    from rich import console
+    from rich.console import Console
+    from rich.text import Text
 
-    file = file or sys.stdout
-    width = width_of(file)
-    out = console.Console(file=file, width=width, highlight=False)
+    file, width = file or sys.stdout, get_terminal_size((WIDTH, 24)).columns
+    out = Console(file=file, width=width, highlight=False)
     for table in tables:
-        out.print(_shown(table.title), style="bold", soft_wrap=not file.isatty())
+        out.print(Text(_plain(table.title)), style="bold", soft_wrap=not file.isatty())
         for columns in _beside(table, width):
             out.print(_grid(table, columns, width))
         if table.caption:
-            out.print(_shown(table.caption), style="dim", soft_wrap=not file.isatty())
-
-
-def width_of(file: IO[str]) -> int:
-    """Return the columns of a file: those of COLUMNS where it is set, of its terminal, or 160 where it has none."""
-    named = os.environ.get("COLUMNS", "")
-    if named.isdecimal() and int(named):
-        return int(named)
-    try:
-        return os.get_terminal_size(file.fileno()).columns or _WIDTH
-    except (OSError, ValueError):
-        return _WIDTH
+            out.print(Text(_plain(table.caption)), style="dim", soft_wrap=not file.isatty())
 
 
 def _plain(value: object) -> str:
     return _CONTROL.sub("\ufffd", str(value))
-
-
-def _shown(value: object) -> str:
-    from rich import markup
-
-    return markup.escape(_plain(value))
 
 
 def _is_numeric(table: Table, column: int) -> bool:
@@ -144,6 +127,7 @@ def _grid(table: Table, columns: Sequence[int], width: int) -> Any:
     """Return some columns of a table for a console: what room is left goes to the texts that would wrap."""
     from rich import box
     from rich.table import Table as RichTable
+    from rich.text import Text
 
     wanted = {column: _widths(table, column, width) for column in columns}
     widths = {column: least for column, (least, _) in wanted.items()}
@@ -156,10 +140,9 @@ def _grid(table: Table, columns: Sequence[int], width: int) -> Any:
     grid = RichTable(box=box.SIMPLE_HEAD)
     for column in columns:
         justify: Any = "right" if _is_numeric(table, column) else "left"
-        heading = _shown(table.columns[column])
-        grid.add_column(heading, justify=justify, width=widths[column], overflow="fold")
+        grid.add_column(Text(_plain(table.columns[column])), justify=justify, width=widths[column], overflow="fold")
     for row in table.rows:
-        grid.add_row(*(_shown(row[column]) for column in columns))
+        grid.add_row(*(Text(_plain(row[column])) for column in columns))
     return grid
 
 
