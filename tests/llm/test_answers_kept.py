@@ -18,7 +18,8 @@ from foils.llm import (
     ask_missing,
     fenced,
 )  # fmt: skip
-from foils.llm.answers import NAME, STARTS, json_values, without_thoughts
+from foils.llm.asking import NAME
+from foils.llm.questions import STARTS, json_values, without_thoughts
 from foils.runtime.errors import FailureError, FormatError, InputError
 from llm_server import Reply, serving
 from refusals import refused

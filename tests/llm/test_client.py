@@ -3,11 +3,12 @@
 import asyncio
 import json
 import time
+from tempfile import TemporaryDirectory
 
 import pytest
 
-from foils.llm import Client, LLMSettings, NoAnswerError, Request, Sampling, Usage, ask_all
-from foils.llm.client import parsed_price
+from foils.llm import AnswerStore, Client, LLMSettings, NoAnswerError, Request, Sampling, Usage, ask_missing
+from foils.llm.asking import parsed_price
 from foils.runtime.errors import FailureError, InputError
 from llm_server import Reply, serving
 from refusals import refused
@@ -18,11 +19,12 @@ PLAIN = Sampling(0.0)
 
 
 async def serve(session, record: str):
-    said = {"text": None, "failure": None, "usage": session.usage}
+    text = failure = None
     try:
-        return {**said, "text": await session.answer(Request(record, Sampling(0.25, None, 5), schema=SCHEMA))}
+        text = await session.answer(Request(record, Sampling(0.25, None, 5), schema=SCHEMA))
     except NoAnswerError as error:
-        return {**said, "failure": str(error)}
+        failure = str(error)
+    return {"text": text, "failure": failure, **session.usage.as_record()}
 
 
 def good(number: int, asked: dict) -> Reply:
@@ -33,19 +35,23 @@ def client(server, **settings) -> Client:
     return Client("m", server.url, **{"pause": 0.01, "timeout": 60.0, "retries": 3, **settings})
 
 
+def asked(client, records, serve=serve):
+    """What each record came to; nothing of it is kept."""
+    with TemporaryDirectory() as folder:
+        named = {record: record for record in records}
+        return ask_missing(client, AnswerStore(folder), named, serve, count=lambda *_: None, task="", unit="")
+
+
 def ask(answer, records, *, serve=serve, **settings):
     """What each record came to, and the server."""
-    found = {}
     with serving(answer) as server:
-        ask_all(client(server, **settings), records, serve, found.__setitem__)
-    return found, server
+        return asked(client(server, **settings), records, serve), server
 
 
 def test_every_record_is_served_and_counted():
     found, server = ask(good, ["a", "b", "c"])
-    assert {record: (served["text"], served["usage"]) for record, served in found.items()} == {
-        record: ("yes", Usage(1, 7, 3)) for record in "abc"
-    }
+    used = Usage(1, 7, 3).as_record()
+    assert found == {record: {"text": "yes", "failure": None, **used} for record in "abc"}
     assert sorted(request["messages"][0]["content"] for request in server.seen) == ["a", "b", "c"]
     assert ask(good, [])[0] == {}
 
@@ -66,7 +72,7 @@ def test_what_may_pass_is_asked_again(bad):
     slow = bad.stall or bad.drip
     found, server = ask(lambda number, _: bad if number < 2 else GOOD, ["a"], timeout=1.0 if slow else 60.0)
     assert (found["a"]["text"], len(server.seen)) == ("yes", 3)
-    assert found["a"]["usage"].requests in (3, 4), "on a connection that was just hung up, one may fail unseen"
+    assert found["a"]["requests"] in (3, 4), "on a connection that was just hung up, one may fail unseen"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +92,7 @@ def test_what_may_pass_is_asked_again(bad):
 )
 def test_what_cannot_pass_is_a_failure_with_its_reason(bad, reason, requests):
     found, _ = ask(lambda *_: bad, ["a"], timeout=0.2 if bad.stall else 60.0, retries=1)
-    assert (found["a"]["text"], found["a"]["failure"], found["a"]["usage"].requests) == (None, reason, requests)
+    assert (found["a"]["text"], found["a"]["failure"], found["a"]["requests"]) == (None, reason, requests)
 
 
 def test_the_pause_is_the_servers_or_grows():
@@ -217,15 +223,12 @@ def test_an_unknown_model_and_a_dead_server_end_the_run():
 def test_a_server_that_nothing_connects_to_is_said_at_once(address):
     with serving(good) as server:
         url = address.format(port=server.server_port)
-    found: dict = {}
     with pytest.raises(FailureError, match=r"no connection to http://[^ ]+ .*base_url"):
-        ask_all(Client("m", url, pause=0.0), list("abc"), serve, found.__setitem__)
-    assert not found
+        asked(Client("m", url, pause=0.0), "abc")
 
 
 def test_a_server_that_answered_before_may_be_away_for_a_while(monkeypatch):
     """Its address is right: a connection that is refused later is asked for again."""
-    found: dict = {}
     with serving(good) as server:
         port = server.server_port
 
@@ -236,7 +239,7 @@ def test_a_server_that_answered_before_may_be_away_for_a_while(monkeypatch):
             return await serve(session, record)
 
         here = Client("m", f"http://127.0.0.1:{port}/v1", pause=0.0, retries=1, concurrency=1)
-        ask_all(here, ["a", "b"], away_once, found.__setitem__)
+        found = asked(here, "ab", away_once)
     assert (found["a"]["text"], found["b"]["failure"]) == ("yes", "no connection")
 
 

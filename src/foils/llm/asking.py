@@ -15,17 +15,25 @@ import hashlib
 import json
 import logging
 import math
+import os
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import sqlite3
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
-from foils.llm.answers import AnswerStore
-from foils.llm.client import Client, Price, Sampling, Usage
+import xxhash
+
+from foils.data.collection import Collection
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, InputError, require
-from foils.runtime.options import spelled
+from foils.runtime.errors import FailureError, FormatError, InputError, require
+from foils.runtime.files import cache_place, make_folder
+from foils.runtime.options import Option, Settings, spelled
 from foils.runtime.results import counted
 
 if TYPE_CHECKING:
@@ -38,6 +46,357 @@ LONGEST_REASON = 200  # characters of what a server says that a message shows
 CHARACTERS_A_TOKEN = 4  # about, in English
 TOP_TOKENS = 20  # whose log-probabilities are asked for: the most that OpenAI and vLLM give
 _UNKNOWN = (400, 422)  # statuses of a request with something that a server does not know
+NAME = "answers.sqlite"
+_DAMAGED = "damaged answers; remove the file, and they will be asked for again"
+
+
+# Which model is asked, how it is reached, and what that costs
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+Price = tuple[float, float]  # per million prompt tokens and per million completion tokens
+
+
+@dataclass(frozen=True)
+class Client:
+    """How to reach a model.
+
+    Attributes:
+        model: its name on the server.
+        base_url: of the server, up to /v1; None: the openai package's own default.
+        key_variable: environment variable that holds the key; a server without keys needs none.
+        concurrency: requests at once.
+        timeout: seconds for a whole answer.
+        retries: of a request that failed for a reason that may pass.
+        pause: seconds before the first retry; doubled each time, unless the server says how long.
+        patience: records in a row that may fail before the run stops.
+        price: per million prompt tokens and per million completion tokens; None: not known.
+        max_cost: at these prices, of which the run stops; None: no bound.
+    """
+
+    model: str
+    base_url: str | None = None
+    key_variable: str = KEY_VARIABLE
+    concurrency: int = 8
+    timeout: float = 300.0
+    retries: int = 5
+    pause: float = 1.0
+    patience: int = 20
+    price: Price | None = None
+    max_cost: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise InputError("no model; name one that the server has")
+        address = urlsplit("")
+        try:
+            address, _ = urlsplit(self.address), self.server
+            wrong = "" if address.scheme in ("http", "https") and address.hostname else "no http:// or https://"
+        except ValueError as error:  # of the port, or of brackets
+            wrong = str(error)
+        if self.address and wrong:
+            raise InputError(f"{self.address}: no address ({wrong}); give one as http://localhost:8000/v1")
+        if self.max_cost is not None and self.price is None:
+            advice = f"give {spelled('price', 'IN,OUT')}, per million tokens, or a judge its own, as price=IN/OUT"
+            raise InputError(f"{spelled('max_cost', self.max_cost)} without a price of {self.model}; {advice}")
+        if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
+            raise InputError("expected concurrency and patience of at least 1, retries and pause of 0, timeout above 0")
+
+    @property
+    def address(self) -> str:
+        """The server's address as it was given; empty: the openai package's own default."""
+        return self.base_url or os.environ.get("OPENAI_BASE_URL", "")
+
+    @property
+    def key(self) -> str:
+        """The server's key, "" where the environment has none.
+
+        Raises:
+            InputError: it holds characters that no request can carry.
+        """
+        key = os.environ.get(self.key_variable, "").strip()
+        if not key.isascii() or not key.isprintable():
+            raise InputError(
+                f"the key in {self.key_variable} holds line breaks or letters that no key has; set it anew"
+            )
+        return key
+
+    @property
+    def server(self) -> str | None:
+        """The server's address less any name, password and query; None: the openai package's own default."""
+        parts = urlsplit(self.address)
+        if not parts.hostname:
+            return None
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
+
+    @property
+    def where(self) -> str:
+        """The server as messages name it."""
+        return self.server or "the default server"
+
+    @property
+    def identity(self) -> tuple[str, str | None, bool]:
+        """What decides an answer beside the question: the model, and the server less its port, at which it may move."""
+        parts = urlsplit(self.server or "")
+        # True once said whether a JSON schema is asked for; answers are kept by it
+        return self.model, self.server and f"{parts.scheme}://{parts.hostname}{parts.path}", True
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of it: the model, and the server less any name and password."""
+        return {"model": self.model, "server": self.server}
+
+
+@dataclass
+class Usage:
+    """What asking used, in this run and before.
+
+    Attributes:
+        requests: sent, retries included.
+        prompt_tokens: of prompts, as the server counted them.
+        completion_tokens: of answers, likewise.
+        estimated: answers whose tokens the server did not count: they are estimated from the characters.
+        failures: why there is no answer -> how many.
+        price: per million prompt tokens and per million completion tokens; None: not known.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    price: Price | None = None
+
+    @classmethod
+    def total(cls, records: Iterable[Mapping[str, Any]], price: Price | None = None) -> Usage:
+        """Return the sum over records of a store."""
+        total = cls(price=price)
+        for record in records:
+            prompts, completions = record.get("tokens", (0, 0))
+            total.requests += record.get("requests", 0)
+            total.prompt_tokens += prompts
+            total.completion_tokens += completions
+            total.estimated += record.get("estimated", 0)
+            if record.get("failure") is not None:
+                total.failures[record["failure"]] += 1
+        return total
+
+    @property
+    def cost(self) -> float | None:
+        """What the tokens cost; None without prices."""
+        if self.price is None:
+            return None
+        return (self.prompt_tokens * self.price[0] + self.completion_tokens * self.price[1]) / 1e6
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it as a store of answers has it."""
+        record = {"requests": self.requests, "tokens": [self.prompt_tokens, self.completion_tokens]}
+        return {**record, "estimated": self.estimated} if self.estimated else record
+
+    def rows(self, name: str = "") -> list[tuple[str, str]]:
+        """Return it as rows of a table, each with the model's name if given, with the cost where prices are given."""
+        counts = {
+            "requests": self.requests, "prompt tokens": self.prompt_tokens, "completion tokens": self.completion_tokens
+        }  # fmt: skip
+        if self.estimated:
+            counts["answers whose tokens are estimated"] = self.estimated
+        rows = [(what, f"{count:,}") for what, count in counts.items()]
+        if self.cost is not None:
+            rows.append(("cost", f"{self.cost:,.2f}"))
+        rows += [(f"failed: {why}", f"{count:,}") for why, count in self.failures.most_common()]
+        return [(f"{name}: {what}" if name else what, value) for what, value in rows]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for JSON, with the cost, None without prices."""
+        return {**self.as_record(), "cost": self.cost}
+
+
+class Purse:
+    """What the answers that a run uses have cost, in this run and in those before it, and what they may cost.
+
+    Args:
+        most: that they may cost; None: no bound.
+        whole: the purse of all models of the run, of which this one is a part.
+
+    Attributes:
+        spent: so far.
+    """
+
+    def __init__(self, most: float | None = None, whole: Purse | None = None) -> None:
+        self.most, self.whole, self.spent = most, whole, 0.0
+        self._costs: dict[str, float] = {}
+
+    def pay(self, key: str, record: Mapping[str, Any], price: Price | None) -> None:
+        """Count what the record of a key has cost in all, each key once; without prices nothing.
+
+        Raises:
+            FailureError: all together have cost more than is allowed.
+        """
+        cost = Usage.total([record], price).cost or 0.0
+        self.spent += cost - self._costs.get(key, 0.0)
+        self._costs[key] = cost
+        if self.whole is not None:
+            self.whole.pay(key, record, price)
+        if self.most is not None and self.spent > self.most * (1 + 1e-9):  # sums of cents are rounded
+            spent = f"language models have cost {self.spent:,.2f}, more than {spelled('max_cost', self.most)}"
+            raise FailureError(f"{spent}; every answer is kept, and the same command with more goes on")
+
+
+if TYPE_CHECKING:
+    LanguageModelLike = str | Client
+else:
+    LanguageModelLike = str
+
+
+def parsed_price(text: str) -> Price:
+    """Read two prices, `IN,OUT` or `IN/OUT`.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    try:
+        prompts, completions = map(float, text.replace("/", ",").split(","))
+    except ValueError as error:
+        raise InputError(f"{spelled('price', text)}: expected two numbers, as in 0.15,0.60") from error
+    return prompts, completions
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an answer is drawn.
+
+    Attributes:
+        temperature: of the sampling, at least 0.
+        max_tokens: of the answer; None: the server's default.
+        seed: sent to the server, plus the number of the attempt; a server may heed it.
+    """
+
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    seed: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return it for provenance."""
+        return {"temperature": self.temperature, "seed": self.seed, "max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LLMSettings(Settings):
+    """Which language model is asked.
+
+    Attributes:
+        llm_model: Name of the model on the server. In Python also a `Client`, which has its own settings.
+        base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
+        key_variable: Environment variable that holds the server's key. A server without keys needs none.
+        llm_temperature: Sampling temperature.
+        max_tokens: Maximum length of an answer, in tokens. An answer that is cut off there counts
+            as a failure. Default, where none is shown: the server's.
+        concurrency: Number of requests at once.
+        price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then
+            shows the cost.
+        max_cost: Money, at these prices, after which the run stops: what all of its answers have
+            cost, those of earlier runs included. Answers are kept.
+    """
+
+    heading = "Language model"
+
+    llm_model: LanguageModelLike = ""
+    base_url: Annotated[str | None, Option(metavar="URL")] = None
+    key_variable: Annotated[str, Option(metavar="NAME")] = KEY_VARIABLE
+    llm_temperature: Annotated[float, Option(least=0)] = 0.0
+    max_tokens: Annotated[int | None, Option(least=1)] = None
+    concurrency: Annotated[int, Option(least=1)] = 8
+    price: Annotated[Price | None, Option(parse=parsed_price, least=0)] = None
+    max_cost: Annotated[float | None, Option(above=0)] = None
+
+    def client(self) -> Client:
+        """Return how the model is reached.
+
+        Raises:
+            InputError: no model is named.
+        """
+        if isinstance(self.llm_model, Client):
+            return self.llm_model
+        return Client(
+            self.llm_model, self.base_url, self.key_variable, self.concurrency, price=self.price, max_cost=self.max_cost
+        )
+
+    def purse(self) -> Purse:
+        """Return the purse of all models of a run."""
+        return Purse(self.llm_model.max_cost if isinstance(self.llm_model, Client) else self.max_cost)
+
+    def folder(self, collection: Collection) -> Path:
+        """Return where answers about a collection are kept."""
+        return cache_place("llm", collection.digest[:16])
+
+    def sampling(self) -> Sampling:
+        """Return how answers are drawn."""
+        return Sampling(self.llm_temperature, self.max_tokens)
+
+
+# Answers that are kept
+
+
+class AnswerStore:
+    """Answers by key, in an SQLite file: on disk before they count. Several processes may use one file.
+
+    Each answer has a checksum, which is compared when it is read.
+
+    Args:
+        folder: of the file; made with it.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder) / NAME
+
+    def add(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep records, each in the place of an earlier one of its key, and wait until they are on disk.
+
+        Raises:
+            FormatError: the file is damaged.
+            FailureError: it cannot be written.
+        """
+        texts = [(key, json.dumps(record)) for key, record in records.items()]
+        with self._connected() as connection:
+            rows = [(key, text, _checksum(key, text)) for key, text in texts]
+            connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", rows)
+
+    def get(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the records of those keys that have one.
+
+        Raises:
+            FormatError: the file, or one of these records, is damaged.
+            FailureError: the file cannot be read.
+        """
+        records = {}
+        with self._connected() as connection:
+            for key in keys:
+                for text, checksum in connection.execute("SELECT record, checksum FROM answers WHERE key = ?", (key,)):
+                    if _checksum(key, text) != checksum:
+                        raise FormatError(_DAMAGED, self.path)
+                    records[key] = json.loads(text)
+        return records
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        """Open the file; what SQLite complains of is an error of the file, or of the disk."""
+        make_folder(self.path.parent)
+        try:
+            with closing(sqlite3.connect(self.path, timeout=60)) as connection, connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                columns = "key TEXT PRIMARY KEY, record TEXT NOT NULL, checksum TEXT"
+                connection.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
+                yield connection
+        except sqlite3.OperationalError as error:  # a full disk, no permission, another process for too long
+            raise FailureError(f"cannot write {self.path}: {error}; what was finished is kept") from error
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            raise FormatError(f"{_DAMAGED} ({error})", self.path) from error
+
+
+def _checksum(key: str, text: str) -> str:
+    return xxhash.xxh3_64(f"{key}\0{text}".encode()).hexdigest()
+
+
+# Asking
 
 
 R = TypeVar("R")
@@ -75,7 +434,7 @@ class Request:
     name: str = "answer"
     first_token: bool = False
 
-    def body(self, model: str, *, without: Collection[str] = ()) -> dict[str, Any]:
+    def body(self, model: str, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """Return the whole request to a model as JSON has it.
 
         Args:
@@ -110,7 +469,8 @@ class Request:
         """
         choice = _at(completion, "choices", 0)
         message = _at(choice, "message")
-        content, reasons = _text(message), _reasons(message)
+        thoughts = [_at(message, name) for name in ("reasoning_content", "reasoning")]  # of vLLM and OpenRouter
+        content, reasons = _text(message), next((each for each in thoughts if isinstance(each, str)), "")
         sent = [_at(completion, "usage", name) for name in ("prompt_tokens", "completion_tokens")]
         wrong = [each for each in sent if each is not None and (type(each) is not int or each < 0)]
         self.estimate(usage, content + reasons, [None if wrong else each for each in sent])
@@ -158,12 +518,6 @@ def _text(message: Any) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _reasons(message: Any) -> str:
-    """The thoughts that a server sends apart, as vLLM and OpenRouter do; empty where there are none."""
-    thoughts = [_at(message, name) for name in ("reasoning_content", "reasoning")]
-    return next((each for each in thoughts if isinstance(each, str)), "")
-
-
 def _at(value: Any, *path: str | int) -> Any:
     """Return what stands at keys and places inside JSON; None where nothing does."""
     for step in path:
@@ -176,76 +530,21 @@ def _at(value: Any, *path: str | int) -> Any:
     return value
 
 
-def ask_all(
-    client: Client,
-    records: Sequence[R],
-    serve: Callable[[Session, R], Awaitable[Served]],
-    finished: Callable[[R, Served], None],
-) -> None:
-    """Serve every record, `concurrency` at once; hand each to `finished` as soon as it is.
+@dataclass
+class _Server:
+    """One server, for the time of a run.
 
-    Args:
-        client: of the server.
-        records: what is to be served.
-        serve: asks what it likes of the session, which is the record's own, and says what the
-            record came to. A `NoAnswerError` that it lets pass ends the run.
-        finished: takes the record and what it came to; called from one thread. Where it raises a
-            FailureError, no further record is begun, and the run ends when those that are being
-            served are finished.
-
-    Raises:
-        InputError: the server refuses the key, does not know the model or redirects to another
-            server; or the key has characters that no key has.
-        FailureError: nothing can be connected to at the address, or `patience` records in a row failed.
-        MissingExtraError: the openai package is not installed.
+    Attributes:
+        client: how it is reached.
+        openai: what sends the requests.
+        unknown: names of what it refused to know: settings of a request, or its `response_format`.
+        has_answered: whether any request was answered.
     """
-    require("openai", "llm")
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
 
-    key = client.key
-    waiting, in_a_row = iter(records), 0
-    stopped: list[FailureError] = []
-
-    async def work(server: _Server) -> None:
-        nonlocal in_a_row
-        for record in waiting:
-            served = await serve(Session(server), record)
-            try:
-                finished(record, served)
-            except FailureError as error:
-                stopped.append(error)
-            if stopped:
-                return
-            in_a_row = 0 if served["failure"] is None or "came" in served else in_a_row + 1
-            if in_a_row >= client.patience:
-                last = f"(last: {served['failure']}) at {client.where}"
-                raise FailureError(f"{in_a_row} records in a row failed {last}; what was finished is kept")
-
-    async def ask() -> None:
-        timeout = Timeout(client.timeout, connect=min(client.timeout, CONNECTING))
-        http = DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False)
-        async with AsyncOpenAI(
-            api_key=key or "none", base_url=client.base_url, max_retries=0, timeout=timeout, http_client=http
-        ) as openai:
-            server = _Server(client, openai)
-            workers = [asyncio.create_task(work(server)) for _ in range(min(client.concurrency, len(records)))]
-            try:
-                await asyncio.gather(*workers)
-                if stopped:
-                    raise stopped[0]
-            finally:
-                for worker in workers:
-                    worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(ask())
-        return
-    context = contextvars.copy_context()
-    with ThreadPoolExecutor(1) as pool:  # the caller runs a loop, as notebooks do: take another thread's
-        pool.submit(context.run, lambda: asyncio.run(ask())).result()
+    client: Client
+    openai: AsyncOpenAI
+    unknown: frozenset[str] = frozenset()
+    has_answered: bool = False
 
 
 class Session:
@@ -267,8 +566,7 @@ class Session:
             InputError: the server refuses the key, or does not know the model.
         """
         try:
-            completion = await self._server.complete(request, self.usage)
-            return request.answer_of(completion, self.usage)
+            return request.answer_of(await self._complete(request), self.usage)
         except NoAnswerError as error:
             raise NoAnswerError(self.shown(str(error))) from None
 
@@ -279,56 +577,45 @@ class Session:
         line = " ".join("".join(each if each.isprintable() else " " for each in masked).split())
         return line if len(line) <= most else f"{line[:most]} …"
 
-
-class _Server:
-    """One server, for the time of a run.
-
-    Attributes:
-        unknown: names of what it refused to know: settings of a request, or its `response_format`.
-    """
-
-    def __init__(self, client: Client, openai: AsyncOpenAI) -> None:
-        self.client, self._openai, self._has_answered = client, openai, False
-        self.unknown: frozenset[str] = frozenset()
-
-    async def complete(self, asked: Request, usage: Usage) -> Any:
+    async def _complete(self, asked: Request) -> Any:
         """Return a completion as its JSON has it, asked for as often as the client allows.
 
         What the server refuses to know is left out.
         """
         import openai
 
-        client, completions = self.client, self._openai.chat.completions.with_raw_response
-        where = client.where
-        reason, attempt, unknown = "", 0, self.unknown
-        while attempt <= client.retries:
+        server, client, attempt, unknown = self._server, self._server.client, 0, self._server.unknown
+        while True:
             pause = min(MAX_PAUSE, client.pause * 2**attempt)
-            usage.requests += 1
+            self.usage.requests += 1
             body: Any = asked.body(client.model, without=unknown)
             try:
-                response = await asyncio.wait_for(completions.create(**body), client.timeout)
-                completion = json.loads(response.text)
-                self._has_answered = True
-                self.unknown |= unknown  # it was this that was refused: ask no other record with it
+                sent = server.openai.chat.completions.with_raw_response.create(**body)
+                completion = json.loads((await asyncio.wait_for(sent, client.timeout)).text)
+                server.has_answered = True
+                server.unknown |= unknown  # it was this that was refused: ask no other record with it
                 return completion
             except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
                 status = f"the server refuses the key (status {error.status_code})"
                 raise InputError(f"{status}; set {client.key_variable}") from None
             except openai.NotFoundError:
                 raise InputError(f"the server does not know the model {client.model!r}, or the address") from None
-            except (openai.APITimeoutError, TimeoutError) as error:
-                if not self._has_answered and type(error.__cause__).__name__ == "ConnectTimeout":
-                    raise _unreachable(where, f"no connection within {CONNECTING:g} s") from None
-                asked.estimate(usage)  # it is paid for all the same
-                reason = f"no whole answer in {client.timeout:g} s"
-            except openai.APIConnectionError as error:
-                if not self._has_answered and type(error.__cause__).__name__ == "ConnectError":
-                    raise _unreachable(where, str(error.__cause__)) from None
+            except (openai.APIConnectionError, TimeoutError) as error:
+                cause = error.__cause__
+                if not server.has_answered and type(cause).__name__ in ("ConnectError", "ConnectTimeout"):
+                    why = str(cause) or f"no connection within {CONNECTING:g} s"
+                    advice = f"{spelled('base_url')} gives its address, as http://localhost:8000/v1"
+                    problem = f"no connection to {client.where} ({why})"
+                    raise FailureError(f"{problem}; is a server running there? {advice}") from None
                 reason = "no connection"
+                if isinstance(error, openai.APITimeoutError | TimeoutError):
+                    asked.estimate(self.usage)  # it is paid for all the same
+                    reason = f"no whole answer in {client.timeout:g} s"
             except openai.APIStatusError as error:
                 if error.response.has_redirect_location:
+                    moved = f"{client.where} redirects to {error.response.headers['location']}"
                     advice = f"give {spelled('base_url')} that address if it is to have the questions"
-                    raise InputError(f"{where} redirects to {error.response.headers['location']}; {advice}") from None
+                    raise InputError(f"{moved}; {advice}") from None
                 reason = f"status {error.status_code}{_said(error)}"
                 refused = _refused(error, body) if error.status_code in _UNKNOWN else None
                 if refused is not None:
@@ -338,17 +625,12 @@ class _Server:
                     raise NoAnswerError(reason) from None
                 pause = _retry_pause(error.response.headers.get("retry-after"), pause)
             except (openai.APIError, ValueError, RecursionError) as error:
-                asked.estimate(usage)
+                asked.estimate(self.usage)
                 reason = f"an answer that is no completion ({type(error).__name__})"
             attempt += 1
-            if attempt <= client.retries:
-                await asyncio.sleep(pause)
-        raise NoAnswerError(reason)
-
-
-def _unreachable(where: str, why: str) -> FailureError:
-    advice = f"is a server running there? {spelled('base_url')} gives its address, as http://localhost:8000/v1"
-    return FailureError(f"no connection to {where} ({why}); {advice}")
+            if attempt > client.retries:
+                raise NoAnswerError(reason)
+            await asyncio.sleep(pause)
 
 
 def _refused(error: Any, body: Mapping[str, Any]) -> str | None:
@@ -415,7 +697,7 @@ def ask_missing(
     task: str,
     unit: str,
 ) -> dict[str, Served]:
-    """Return what each record came to, by its key.
+    """Return what each record came to, by its key; `concurrency` are served at once.
 
     A record that the store has, and not as a failure, is not asked for again; each other is on disk
     as soon as it is finished, so that a run that was stopped asks for what is missing alone. What a
@@ -426,24 +708,28 @@ def ask_missing(
         store: of the finished records.
         records: what is to be served, by a digest of everything that decides the answer: the
             client's identity, settings, texts.
-        serve: as in `ask_all`.
-        count: takes the key of each record and what it came to, in this run or before; its
-            FailureError stops the run.
+        serve: asks what it likes of the session, which is the record's own, and says what the
+            record came to. A `NoAnswerError` that it lets pass ends the run.
+        count: takes the key of each record and what it came to, in this run or before. Where it
+            raises a FailureError, no further record is begun, and the run ends when those that are
+            being served are finished.
         task: what the progress says.
         unit: what it counts.
 
     Raises:
         FormatError: the store is damaged.
-        InputError: the server refuses the key, or does not know the model.
-        FailureError: the store cannot be written, record after record failed, or `count` says so;
-            what was finished is kept.
+        InputError: the server refuses the key, does not know the model or redirects to another
+            server; or the key has characters that no key has.
+        FailureError: nothing can be connected to at the address, `patience` records in a row
+            failed, the store cannot be written, or `count` says so; what was finished is kept.
+        MissingExtraError: the openai package is not installed.
     """
     answers = store.get(records)
     missing = [key for key in records if key not in answers or answers[key]["failure"] is not None]
     with progress.task(task, total=len(records), unit=unit) as advance:
         advance(len(records) - len(missing))
-        for key, line in answers.items():
-            count(key, line)
+        for key, served in answers.items():
+            count(key, served)
 
         def finished(key: str, served: Served) -> None:
             if key in answers:
@@ -454,5 +740,60 @@ def ask_missing(
             count(key, served)
 
         if missing:
-            ask_all(client, missing, lambda session, key: serve(session, records[key]), finished)
+            _run(_serve_all(client, missing, lambda session, key: serve(session, records[key]), finished))
     return {key: answers[key] for key in records}
+
+
+async def _serve_all(
+    client: Client,
+    keys: Sequence[str],
+    serve: Callable[[Session, str], Awaitable[Served]],
+    finished: Callable[[str, Served], None],
+) -> None:
+    """Serve each key, `concurrency` at once, and hand what it came to to `finished` as soon as it is there."""
+    require("openai", "llm")
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Timeout
+
+    waiting, in_a_row, stopped = iter(keys), 0, list[FailureError]()
+
+    async def work(server: _Server) -> None:
+        nonlocal in_a_row
+        for key in waiting:
+            served = await serve(Session(server), key)
+            try:
+                finished(key, served)
+            except FailureError as error:
+                stopped.append(error)
+            if stopped:
+                return
+            in_a_row = 0 if served["failure"] is None or "came" in served else in_a_row + 1
+            if in_a_row >= client.patience:
+                last = f"(last: {served['failure']}) at {client.where}"
+                raise FailureError(f"{in_a_row} records in a row failed {last}; what was finished is kept")
+
+    timeout = Timeout(client.timeout, connect=min(client.timeout, CONNECTING))
+    http = DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False)
+    async with AsyncOpenAI(
+        api_key=client.key or "none", base_url=client.base_url, max_retries=0, timeout=timeout, http_client=http
+    ) as openai:
+        server = _Server(client, openai)
+        workers = [asyncio.create_task(work(server)) for _ in range(min(client.concurrency, len(keys)))]
+        try:
+            await asyncio.gather(*workers)
+            if stopped:
+                raise stopped[0]
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine, in another thread where the caller runs a loop, as notebooks do."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(work)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(contextvars.copy_context().run, asyncio.run, work).result()

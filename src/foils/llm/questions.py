@@ -7,11 +7,13 @@ that failed is missing, and is asked for again by the next run.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +22,21 @@ import numpy.typing as npt
 from scipy.special import logit
 
 from foils.data.records import whole_text
-from foils.llm.answers import AnswerStore, json_values, without_thoughts
-from foils.llm.asking import NoAnswerError, Request, Served, Session, announce, ask_missing, digest, estimated
-from foils.llm.client import Client, Purse, Sampling, Usage
+from foils.llm.asking import (
+    AnswerStore,
+    Client,
+    NoAnswerError,
+    Purse,
+    Request,
+    Sampling,
+    Served,
+    Session,
+    Usage,
+    announce,
+    ask_missing,
+    digest,
+    estimated,
+)
 from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.options import spelled
 
@@ -38,6 +52,8 @@ AROUND = r"[\s\"'`*}\].,)]*"  # what may stand behind a value
 _NUMBER = r"((?:\d*\.\d+|\d+)(?:[eE][-+]?\d+)?\s*%?)"
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 OPTIONAL = ("domain", "answer")  # slots that a prompt may have
+STARTS = 1000  # brackets of an answer that are tried as the beginning of its JSON
+_BRACKET = re.compile(r"[\[{]")
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,35 @@ def fenced(**texts: str) -> dict[str, str]:
     """
     mark = hashlib.blake2b(repr(sorted(texts.items())).encode("utf-8", "replace"), digest_size=6).hexdigest()
     return {name: f"<{name}-{mark}>\n{text}\n</{name}-{mark}>" for name, text in texts.items()}
+
+
+def without_thoughts(text: str) -> str:
+    """Return an answer without what stands between <think> and </think>.
+
+    Where a </think> has no beginning, as under chat templates that open the thoughts in the prompt,
+    all before it is thought; thoughts without an end are all that follows.
+    """
+    kept: list[str] = []
+    *thoughts, rest = text.split("</think>")
+    for part in thoughts:
+        before, begun, _ = part.partition("<think>")
+        kept = [*kept, before] if begun else []
+    return "".join([*kept, rest.partition("<think>")[0]])
+
+
+def json_values(text: str) -> Iterator[Any]:
+    """Yield the JSON object or list that begins at each bracket, inner ones after those around them.
+
+    Line breaks inside strings are taken as they are. Brackets that begin no JSON are passed over;
+    after STARTS brackets no more are tried, so that a model that repeats itself stops no run.
+    """
+    decoder = json.JSONDecoder(strict=False)
+    for start in islice((match.start() for match in _BRACKET.finditer(text)), STARTS):
+        try:
+            value, _ = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        yield value
 
 
 def probability(value: Any) -> float | None:

@@ -39,8 +39,7 @@ from foils.llm import (
     estimated,
     fenced,
 )
-from foils.llm.answers import json_values, without_thoughts
-from foils.llm.questions import TemplateLike
+from foils.llm.questions import TemplateLike, json_values, without_thoughts
 from foils.mining.rules import NEAR, LookAlikes
 from foils.runtime import seeds
 from foils.runtime.options import Option, Settings, door

@@ -33,8 +33,7 @@ from foils.encode import Encoder, Vectors, VectorStore
 from foils.encode.encoder import Kind, cross_encoder_digest
 from foils.encode.tokens import Texts
 from foils.llm import Client, Form, Questions, RelevanceQuestions, Template, Usage, digest
-from foils.llm.answers import json_values
-from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, probability
+from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, json_values, probability
 from foils.mining.scorers import PairEncoder, pair_texts
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
 from foils.runtime.errors import FormatError, InputError
