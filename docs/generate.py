@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import foils
-from foils.cli.app import PURPOSE
-from foils.cli.verbs import (
+from foils.cli.app import (
     DOORS,
     EVERYWHERE,
+    PURPOSE,
     described,
     door_of,
     example,

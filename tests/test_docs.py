@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 import foils
-from foils.cli.app import run
-from foils.cli.verbs import DOORS, door_of, example, settings_of_verb
+from foils.cli.app import DOORS, door_of, example, run, settings_of_verb
 from foils.data import Negatives
 from foils.data.negatives import TOP
 from llm_server import Reply, serving

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from foils.cli.verbs import DOORS, described, door_of, is_wide, settings_of_verb, summary
+from foils.cli.app import DOORS, described, door_of, is_wide, settings_of_verb, summary
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.results import Table, print_tables

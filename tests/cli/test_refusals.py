@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foils.cli.verbs import DOORS, door_of
+from foils.cli.app import DOORS, door_of
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Setting
 from refusals import refused

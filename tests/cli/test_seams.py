@@ -24,7 +24,7 @@ pytest.importorskip("sentence_transformers")
 
 import foils as library
 from fakes import HashingEncoder
-from foils.cli.verbs import DOORS, door_of
+from foils.cli.app import DOORS, door_of
 from foils.data import Negatives, Run
 from foils.data.read import OPENERS
 from foils.llm import Client

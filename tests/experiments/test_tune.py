@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import foils
-from foils.cli.verbs import DOORS
+from foils.cli.app import DOORS
 from foils.data import Collection, Run
 from foils.data.run import Fusion
 from foils.data.splitting import split_sizes, with_three_splits

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 import pytest
 
 import foils
-from foils.cli.verbs import DOORS, RECORDS, Verb, program
+from foils.cli.app import DOORS, RECORDS, Verb, program
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Needs, Option, Settings, door, parsed_settings, refuse, settings_of, several, spelling
 from foils.runtime.results import Result, Table, counted, number, p_value

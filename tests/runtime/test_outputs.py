@@ -8,8 +8,7 @@ import pytest
 
 import foils
 from fakes import HashingEncoder
-from foils.cli.app import run
-from foils.cli.verbs import DOORS, settings_of_verb
+from foils.cli.app import DOORS, run, settings_of_verb
 from foils.runtime import options
 from foils.runtime.errors import InputError
 from refusals import refused
