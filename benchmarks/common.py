@@ -19,7 +19,7 @@ import pyarrow as pa
 import foils
 from foils.data import Collection, Negatives
 from foils.data.labels import Labels
-from foils.labelling.sheet import pairs_of
+from foils.labelling.doors import pairs_of
 from foils.mining.retrievers import BM25Retriever
 
 RESULTS = Path(__file__).parent / "results"

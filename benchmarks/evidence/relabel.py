@@ -38,9 +38,8 @@ from common import hidden, load, narrowed, save
 from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
-from foils.labelling.doors import ask_program, by_function
+from foils.labelling.doors import ask_program, by_function, pairs_in
 from foils.labelling.relabelling import RelabelSettings, answers_of, drawn_sheet, evidence_of, verdicts_of, with_errors
-from foils.labelling.sheet import pairs_in
 from foils.statistics.survey import learn
 
 MODEL = "static:all-MiniLM-L6-v2"
@@ -106,10 +105,10 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
         judge, settings = by_function(Oracle(whole, NOISE, seed)), RelabelSettings(budget=budget, seed=seed)
         sheet, _ = drawn_sheet(collection, mined, every.rows, Labels(pa.table({})), judge.name, settings)
         ask_program(judge, sheet, pairs["query_id"], checks=100, seed=seed)
-        asked = with_errors(answers_of(sheet.labels(), pairs, judge.name), nobody)[0]
+        asked = with_errors(answers_of(sheet.labels(), pairs, judge.name), nobody)
         for names in (every.names, ("nearest",)):
             start, features = time.process_time(), every.features[:, [every.names.index(name) for name in names]]
-            verdict = verdicts_of(learn(features, [asked.answers]), [asked], nobody, 0.9, 0.95)[0]
+            verdict = verdicts_of(learn(features, [asked]), [asked], nobody, 0.9, 0.95)[0]
             rows.append({"budget": budget, "other_queries": len(names) > 1, **found(verdict, truth),
                          "seconds": round(time.process_time() - start, 1)})  # fmt: skip
     return {"collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "rows": len(pairs),

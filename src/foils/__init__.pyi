@@ -22,7 +22,7 @@ import foils.experiments.score
 import foils.experiments.tuned
 import foils.labelling.doors
 import foils.labelling.relabelling
-import foils.llm.client
+import foils.llm.asking
 import foils.llm.questions
 import foils.mining.candidates
 import foils.mining.generation
@@ -166,9 +166,9 @@ def score(collection: foils.data.read.CollectionLike, sources: foils.data.source
     sample: int | None = ..., seed: int = ..., labels: foils.deciding.results.LabelsGiven | None = ...,
     starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ...,
+    ray: str | None = ..., llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ...,
     key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: foils.llm.client.Price | None = ..., max_cost: float | None = ...,
+    price: foils.llm.asking.Price | None = ..., max_cost: float | None = ...,
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
@@ -179,9 +179,9 @@ def label(collection: foils.data.read.CollectionLike, sources: foils.data.source
     sheet: str | pathlib.Path | None = ..., answers: foils.data.read.AddedLike = ..., labeller: str = ...,
     checks: int = ..., seed: int = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
+    llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: foils.llm.client.Price | None = ..., max_cost: float | None = ...,
+    price: foils.llm.asking.Price | None = ..., max_cost: float | None = ...,
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
@@ -192,9 +192,9 @@ def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sourc
     negative_precision: float = ..., unsure: typing.Literal["keep", "reject"] = ...,
     labels: foils.data.read.AddedLike = ..., checks: int = ..., split: str = ..., seed: int = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ..., llm_model: foils.llm.client.LanguageModelLike = ...,
+    add_judgements: foils.data.read.AddedLike = ..., llm_model: foils.llm.asking.LanguageModelLike = ...,
     base_url: str | None = ..., key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
-    concurrency: int = ..., price: foils.llm.client.Price | None = ..., max_cost: float | None = ...,
+    concurrency: int = ..., price: foils.llm.asking.Price | None = ..., max_cost: float | None = ...,
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
@@ -202,9 +202,9 @@ def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sourc
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.relabelling.Relabelled: ...
 def generate(collection: foils.data.read.CollectionLike, *, top: int = ..., split: str = ..., seed: int = ...,
     limit: int | None = ..., prompt: foils.llm.questions.TemplateLike = ..., domain: str | None = ...,
-    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
+    llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: foils.llm.client.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
+    price: foils.llm.asking.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.mining.generation.Generated: ...
 def filter(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
@@ -231,18 +231,18 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
     trust_remote_code: bool = ..., vectors: foils.encode.opening.StoreLike | None = ...,
-    llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
+    llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: foils.llm.client.Price | None = ..., max_cost: float | None = ...) -> foils.mining.scorers.ScoredPairs: ...
+    price: foils.llm.asking.Price | None = ..., max_cost: float | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.rating.session.JudgesLike = ..., between_judge: foils.rating.session.JudgeLike | None = ...,
     temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,
     between: int | None = ..., model: typing.Literal["thurstone", "bradley-terry"] = ..., prior_sd: float | None = ...,
     validate: typing.Literal["none", "borderline", "all"] = ..., question: foils.rating.judges.QuestionSettings = ...,
     answer: typing.Literal["preference", "thoughts", "token", "order", "relevance"] = ..., orders: int = ...,
-    domain: str = ..., llm_model: foils.llm.client.LanguageModelLike = ..., base_url: str | None = ...,
+    domain: str = ..., llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ...,
     key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: foils.llm.client.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
+    price: foils.llm.asking.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.labelling.sheet import LabelSheet, pairs_of
+from foils.labelling.doors import LabelSheet, pairs_of
 
 QUERIES, DOCUMENTS = 30, 120
 

@@ -15,7 +15,7 @@ import pytest
 from label_world import sheet, source, world_folder
 
 from foils.data import Labels
-from foils.labelling.sheet import GONE, QUESTION, Pair, go_through
+from foils.labelling.doors import GONE, QUESTION, Pair, go_through
 
 pty = pytest.importorskip("pty")
 

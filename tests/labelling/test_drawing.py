@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from label_world import source
 
-from foils.labelling.sheet import pairs_of
+from foils.labelling.doors import pairs_of
 from foils.runtime.errors import InputError
 from foils.statistics import importance
 

@@ -11,8 +11,7 @@ import pytest
 from label_world import oracle, relevant, source, world
 
 from foils import label
-from foils.labelling.doors import Labelled, against_positive, by_language_model, judge_known
-from foils.labelling.sheet import LabelSheet, Pair, pairs_of
+from foils.labelling.doors import Labelled, LabelSheet, Pair, against_positive, by_language_model, judge_known, pairs_of
 from foils.llm import Client, RelevanceQuestions
 from foils.runtime.errors import FormatError, InputError
 from llm_server import Reply, serving

@@ -17,10 +17,10 @@ from foils.cli.app import run
 from foils.data import Collection, Labels, Negatives
 from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
-from foils.labelling.relabelling import Answered, Relabelled, evidence_of, verdicts_of, with_errors
+from foils.labelling.relabelling import Judged, Relabelled, evidence_of, verdicts_of, with_errors
 from foils.llm import Client
 from foils.runtime.errors import FailureError, InputError
-from foils.statistics.survey import Answers, Crowd
+from foils.statistics.survey import Crowd
 from llm_server import Reply, serving
 
 
@@ -97,37 +97,36 @@ def test_a_judge_is_believed_as_far_as_is_known_of_it(
     assert np.array_equal(result.keep, ~called)
 
 
-def asked_before(size: int) -> Answered:
-    """Nothing was answered yet, and nobody knows how often the judge errs."""
-    return Answered(Answers(np.zeros(0, np.int64), np.zeros(0)), np.full(size, np.nan))
+def judged(relevant: Any, *errors: float, drawn: float = 1.0, **more: Any) -> Judged:
+    """Answers about the first rows, each drawn with the same probability."""
+    answers = np.asarray(relevant, np.float64)
+    return Judged(np.arange(len(answers)), answers, *errors, probability=np.full(len(answers), drawn), **more)
+
+
+NOBODY = judged([])
 
 
 def test_errors_where_people_judged_the_same_rows_by_hand() -> None:
     """40 rows, 10 relevant: the judge finds 8 of them and calls 3 of the 30 others relevant; 29 rows are too few."""
     truth_of, called = np.r_[np.ones(10), np.zeros(30)], np.r_[np.ones(8), np.zeros(2), np.ones(3), np.zeros(27)]
-    program = Answered(Answers(np.arange(40), called, 0.9, 0.96), np.ones(40))
-    shown, confirmed = with_errors(program, Answered(Answers(np.arange(40), truth_of), np.ones(40)))
-    assert confirmed
-    assert shown.answers.sensitivity == pytest.approx((8 + 1) / (10 + 2))
-    assert shown.answers.specificity == pytest.approx((27 + 1) / (30 + 2))
-    alone, confirmed = with_errors(program, Answered(Answers(np.arange(29), truth_of[:29]), np.ones(40)))
-    assert not confirmed
-    assert (alone.answers.sensitivity, alone.answers.specificity) == pytest.approx((0.9, (0.5 + 0.96) / 2))
-    assert [each.believed for each in (shown, alone)] == [True, True]
-    assert not Answered(Answers(np.arange(1), np.ones(1), 0.7, 0.69), np.ones(1)).believed
+    program = judged(called, 0.9, 0.96)
+    shown, alone = with_errors(program, judged(truth_of)), with_errors(program, judged(truth_of[:29]))
+    assert shown.sensitivity == pytest.approx((8 + 1) / (10 + 2))
+    assert shown.specificity == pytest.approx((27 + 1) / (30 + 2))
+    assert (alone.sensitivity, alone.specificity) == pytest.approx((0.9, (0.5 + 0.96) / 2))
+    assert [(each.confirmed, each.believed) for each in (shown, alone)] == [(True, True), (False, True)]
+    assert not judged([1], 0.7, 0.69).believed
 
 
 def test_verdicts_by_hand() -> None:
     """The mean from .8 up is .9; people answered about every row, and the first row against all expectation."""
     p = np.repeat([1.0, 0.8, 0.5, 0.2, 0.0], 40)
     crowd = Crowd(np.zeros(1), p, p)
-    people = Answered(Answers(np.arange(1), np.zeros(1)), np.ones(200))
-    every = Answered(Answers(np.arange(200), np.r_[np.ones(80), np.zeros(120)]), np.ones(200))
+    people, every = judged([0]), judged([1] * 80 + [0] * 120)
     verdict, high, low = verdicts_of(crowd, [every], people, 0.89, 0.95)
     assert (high, low) == (0.8, 0.0)
     assert verdict.tolist() == ["negative", *["positive"] * 79, *["unsure"] * 80, *["negative"] * 40]
-    half = Answered(Answers(np.arange(200), np.r_[np.ones(40), np.zeros(160)]), np.ones(200))
-    verdict, high, _ = verdicts_of(crowd, [half], people, 0.89, 0.95)
+    verdict, high, _ = verdicts_of(crowd, [judged([1] * 40 + [0] * 160)], people, 0.89, 0.95)
     assert high == 1.0, "answers about the rows of .8 deny what is expected of them"
     verdict, high, low = verdicts_of(crowd, [], people, 0.89, 0.95)
     assert (high > 1, low < 0) == (True, True), "where nobody confirms a share there is no threshold"
@@ -137,21 +136,19 @@ def test_verdicts_by_hand() -> None:
 def test_what_is_not_known_of_a_judge_calls_nothing_negative() -> None:
     """Of 400 rows it calls a third relevant: all by mistake, if its specificity is 2/3, and all rightly, if it is 1."""
     p = np.full(400, 0.01)
-    answers = Answers(np.arange(400), np.resize([1.0, 0.0, 0.0], 400), 0.99, 2 / 3)
-    crowd, nobody = Crowd(np.zeros(1), p, p), asked_before(400)
-    known, unknown = (Answered(answers, np.ones(400), highest=highest) for highest in (0.0, 1.0))
-    assert (verdicts_of(crowd, [known], nobody, 0.9, 0.95)[0] == "negative").all()
-    assert (verdicts_of(crowd, [unknown], nobody, 0.9, 0.95)[0] == "unsure").all()
+    crowd, answers = Crowd(np.zeros(1), p, p), np.resize([1.0, 0.0, 0.0], 400)
+    known, unknown = (judged(answers, 0.99, 2 / 3, highest=highest) for highest in (0.0, 1.0))
+    assert (verdicts_of(crowd, [known], NOBODY, 0.9, 0.95)[0] == "negative").all()
+    assert (verdicts_of(crowd, [unknown], NOBODY, 0.9, 0.95)[0] == "unsure").all()
 
 
 def test_the_best_judge_says_what_share_is_relevant() -> None:
     """A program with many answers does not outvote people."""
     p = np.full(400, 0.95)
-    program = Answered(Answers(np.arange(400), np.ones(400), 0.9, 0.9), np.ones(400))
-    people = Answered(Answers(np.arange(100), np.zeros(100)), np.full(400, 0.25))
-    crowd, nobody = Crowd(np.zeros(1), p, p), asked_before(400)
-    assert (verdicts_of(crowd, [program, people], nobody, 0.9, 0.95)[0] == "positive").all()
-    assert (verdicts_of(crowd, [people, program], nobody, 0.9, 0.95)[0] == "unsure").all()
+    program, people = judged([1] * 400, 0.9, 0.9), judged([0] * 100, drawn=0.25)
+    crowd = Crowd(np.zeros(1), p, p)
+    assert (verdicts_of(crowd, [program, people], NOBODY, 0.9, 0.95)[0] == "positive").all()
+    assert (verdicts_of(crowd, [people, program], NOBODY, 0.9, 0.95)[0] == "unsure").all()
 
 
 def test_few_labels_leave_the_table_as_it_was_but_for_what_they_answer(tmp_path: Path) -> None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foils.labelling.relabelling import believed_errors, share_by_answers
-from foils.statistics.survey import Answers
+from foils.labelling.relabelling import Judged, believed_errors, share_by_answers
 
 
 def test_a_share_by_hand() -> None:
     """40 answers, 10 of them yes, drawn with probability 1/2 (the first 20, 10 yes) and 1/4: q = 20/120."""
     relevant = np.r_[np.ones(10), np.zeros(30)]
-    probability = np.r_[np.full(20, 0.5), np.full(20, 0.25), np.full(5, np.nan)]
-    judged = Answers(np.arange(40), relevant, 0.9, 0.9)
-    share, error = share_by_answers(judged, probability, np.ones(45, bool))
+    judged = Judged(np.arange(40), relevant, 0.9, 0.9, probability=np.r_[np.full(20, 0.5), np.full(20, 0.25)])
+    share, error = share_by_answers(judged, np.ones(45, bool))
     q, n = 20 / 120, 120**2 / (20 * 4 + 20 * 16)
     smoothed = (q * n + 0.5) / (n + 1)
     assert share == pytest.approx((q - 0.1) / 0.8)
     assert error == pytest.approx(np.sqrt(smoothed * (1 - smoothed) / n) / 0.8)
     few = np.arange(45) < 29
-    assert np.isnan(share_by_answers(judged, probability, few)[0])
-    assert share_by_answers(judged, probability, few)[1] == np.inf
+    assert np.isnan(share_by_answers(judged, few)[0])
+    assert share_by_answers(judged, few)[1] == np.inf
 
 
 def test_the_standard_error_is_that_of_many_draws() -> None:
@@ -31,7 +29,8 @@ def test_the_standard_error_is_that_of_many_draws() -> None:
     for _ in range(300):
         rows = np.flatnonzero(rng.random(2000) < probability)
         said = np.where(truth[rows], rng.random(len(rows)) < 0.8, rng.random(len(rows)) < 0.3)
-        share, error = share_by_answers(Answers(rows, said.astype(float), 0.8, 0.7), probability, np.ones(2000, bool))
+        judged = Judged(rows, said.astype(float), 0.8, 0.7, probability=probability[rows])
+        share, error = share_by_answers(judged, np.ones(2000, bool))
         shares.append(share)
         errors.append(error)
     assert np.mean(shares) == pytest.approx(0.3, abs=0.02)

@@ -28,8 +28,7 @@ from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
-from foils.labelling.doors import JUDGES, PEOPLE, Answer, ask_program, open_judge
-from foils.labelling.sheet import LabelSheet, pairs_in, pairs_of
+from foils.labelling.doors import JUDGES, PEOPLE, Answer, LabelSheet, ask_program, open_judge, pairs_in, pairs_of
 from foils.llm import LLMSettings, Usage
 from foils.rating import Judge
 from foils.runtime import progress
@@ -53,8 +52,7 @@ LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at 
 MOST_ERROR = 0.1  # standard error of a share that says something
 LEAST_POWER = 0.4  # sensitivity + specificity − 1 from which on a judge is believed
 STEPS = 41  # thresholds that are tried
-# Specificity by chance; the most that is believed of a judge's sensitivity or specificity.
-CHANCE, SURE = 0.5, 0.999
+CHANCE = 0.5  # specificity of a judge that guesses
 USUAL_ERRORS = (0.8, 0.9)  # sensitivity and specificity of a judge that was not checked
 USUAL = 10.0  # checks that they count as, where it was
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
@@ -164,15 +162,12 @@ def _nearest(known: Positives, places: Rows, texts: DocumentTexts, encoder: Enco
     positives = store.embed(encoder, DocumentTexts(texts.collection, positive_rows), "document")
     distinct, inverse = np.unique(np.asarray(texts.rows), return_inverse=True)
     documents = store.embed(encoder, DocumentTexts(texts.collection, distinct, texts.own), "document")
-    nearest = np.zeros(len(places))
-    order = np.argsort(places, kind="stable")
-    starts = np.searchsorted(places[order], np.arange(len(known) + 1))
-    with progress.task("comparing with positives", total=len(known), unit="queries") as advance:
-        for place in range(len(known)):
-            of_query = order[starts[place] : starts[place + 1]]
-            if len(of_query):
-                answers = positives.take(np.searchsorted(positive_rows, known.of(place)[:COMPARED]))
-                nearest[of_query] = (documents.take(inverse[of_query]) @ answers.T).max(axis=1)
+    nearest, order = np.zeros(len(places)), np.argsort(places, kind="stable")
+    queries, starts = np.unique(places[order], return_index=True)
+    with progress.task("comparing with positives", total=len(queries), unit="queries") as advance:
+        for place, of_query in zip(queries, np.split(order, starts[1:]), strict=True):
+            answers = positives.take(np.searchsorted(positive_rows, known.of(place)[:COMPARED]))
+            nearest[of_query] = (documents.take(inverse[of_query]) @ answers.T).max(axis=1)
             advance(1)
     return nearest
 
@@ -197,7 +192,37 @@ def _first(keys: Rows, values: Rows, shape: tuple[int, int]) -> csr_matrix:
     return csr_matrix((np.ones(few.sum(), np.int64), (keys[few], values[few])), shape=shape)
 
 
-def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple[float, float]:
+@dataclass(frozen=True, kw_only=True)
+class Judged(Answers):
+    """Answers of one judge, or of people, about rows of the table.
+
+    Attributes:
+        probability: (k,) with which each judged row was drawn for the judge; NaN: not known.
+        highest: specificity that the judge has at most: that on random documents, where people do
+            not show it.
+        confirmed: whether people's answers show how often the judge errs.
+    """
+
+    probability: Floats
+    highest: float = 0.0
+    confirmed: bool = True
+
+    @property
+    def believed(self) -> bool:
+        """Whether the judge is far better than chance, as far as is known."""
+        return self.sensitivity + self.specificity - 1 >= LEAST_POWER
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the result says of the judge: its answers, its errors (NaN where it has none), and if it is believed."""
+        errors = (self.sensitivity, self.specificity) if len(self.rows) else (np.nan, np.nan)
+        return {
+            "answered": len(self.rows), "sensitivity": errors[0], "specificity": errors[1],
+            "confirmed": self.confirmed, "believed": self.believed,
+        }  # fmt: skip
+
+
+def share_by_answers(judged: Judged, rows: Marks, *, most: bool = False) -> tuple[float, float]:
     """Return the share of rows that is relevant by answers, and its standard error; NaN and ∞: not known.
 
     Each answer counts for the rows that it was drawn for, 1/probability, and the share q that is
@@ -206,16 +231,16 @@ def share_by_answers(judged: Answers, probability: Floats, rows: Marks) -> tuple
 
     Args:
         judged: a judge's answers, with its errors.
-        probability: (k,) with which each row was drawn for it; NaN: not known, the answer does not count.
         rows: (k,) which rows.
+        most: whether the judge's highest specificity counts, by which the share is the largest.
 
     Source: Rogan & Gladen 1978; Horvitz & Thompson 1952.
     """
-    weights = 1 / probability[judged.rows]
-    counted = rows[judged.rows] & np.isfinite(weights)
+    counted = rows[judged.rows] & np.isfinite(judged.probability)
     if counted.sum() < LEAST:
         return float("nan"), float("inf")
-    specificity, w = judged.specificity, weights[counted]
+    w = 1 / judged.probability[counted]
+    specificity = max(judged.specificity, judged.highest if most else 0.0)
     power = judged.sensitivity + specificity - 1
     q = np.average(judged.relevant[counted], weights=w)
     effective = w.sum() ** 2 / (w**2).sum()
@@ -236,58 +261,33 @@ def believed_errors(positives: Sequence[int], others: Sequence[int]) -> tuple[fl
     return max(CHANCE, float(sensitivity)), max(CHANCE, float(specificity))
 
 
-@dataclass(frozen=True)
-class Answered:
-    """Answers of one judge, or of people, about rows of the table.
-
-    Attributes:
-        answers: the rows that were judged, with the judge's errors.
-        probability: (k,) of each row of the table, to be drawn for it; NaN: not known.
-        highest: specificity that the judge has at most: that on random documents, where people do
-            not show it.
-    """
-
-    answers: Answers
-    probability: Floats
-    highest: float = 0.0
-
-    @property
-    def believed(self) -> bool:
-        """Whether the judge is far better than chance, as far as is known."""
-        return self.answers.sensitivity + self.answers.specificity - 1 >= LEAST_POWER
-
-
-def answers_of(labels: Labels, pairs: pa.Table, judge: str | None) -> Answered:
+def answers_of(labels: Labels, pairs: pa.Table, judge: str | None) -> Judged:
     """Return what labels say of pairs: of a program by its name, or of people, who are the truth."""
     relevant, probability = labels.match(pairs, judge=judge)
     rows = np.flatnonzero(np.isfinite(relevant))
-    sensitivity, specificity = (1.0, 1.0) if judge is None else believed_errors(*labels.checks(judge))
-    return Answered(Answers(rows, relevant[rows], sensitivity, specificity), probability)
+    errors = (1.0, 1.0) if judge is None else believed_errors(*labels.checks(judge))
+    return Judged(rows, relevant[rows], *errors, probability=probability[rows])
 
 
-def with_errors(program: Answered, people: Answered) -> tuple[Answered, bool]:
-    """Return a program's answers with its errors as people show them, and whether people do.
+def with_errors(program: Judged, people: Judged) -> Judged:
+    """Return a program's answers with its errors as people show them.
 
     Where people judged thirty of the same rows, or more, its sensitivity and specificity are the
     shares of these rows, with one right and one wrong answer more. Else the specificity is halfway
     between chance and that on random documents, which are easier to judge.
     """
-    answers = program.answers
-    truth = dict(zip(people.answers.rows.tolist(), people.answers.relevant.tolist(), strict=True))
-    shared = [at for at, row in enumerate(answers.rows.tolist()) if row in truth]
+    shared, of_program, of_people = np.intersect1d(program.rows, people.rows, return_indices=True)
     if len(shared) < LEAST:
-        lower = replace(answers, specificity=(CHANCE + answers.specificity) / 2)
-        return replace(program, answers=lower, highest=answers.specificity), False
-    relevant = np.array([truth[row] for row in answers.rows[shared].tolist()])
-    called = answers.relevant[shared]
+        lower = (CHANCE + program.specificity) / 2
+        return replace(program, specificity=lower, highest=program.specificity, confirmed=False)
+    called, relevant = program.relevant[of_program], people.relevant[of_people]
     sensitivity = (relevant @ called + 1) / (relevant.sum() + 2)
     specificity = ((1 - relevant) @ (1 - called) + 1) / ((1 - relevant).sum() + 2)
-    errors = (float(np.clip(each, 1 - SURE, SURE)) for each in (sensitivity, specificity))
-    return replace(program, answers=Answers(answers.rows, answers.relevant, *errors)), True
+    return replace(program, sensitivity=float(sensitivity), specificity=float(specificity))
 
 
 def verdicts_of(
-    crowd: Crowd, answered: Sequence[Answered], people: Answered, precision: float, negative_precision: float
+    crowd: Crowd, judged: Sequence[Judged], people: Judged, precision: float, negative_precision: float
 ) -> tuple[npt.NDArray[np.object_], float, float]:
     """Return the verdict of each row, and the probabilities from which on, and up to which, one is given.
 
@@ -298,37 +298,28 @@ def verdicts_of(
 
     Args:
         crowd: what features and answers say of each row.
-        answered: whose answers confirm the shares, the best first (`share_by_answers`): the first
+        judged: whose answers confirm the shares, the best first (`share_by_answers`): the first
             whose standard error is at most 0.1. Of negative rows the most that may be relevant is
             taken, by the highest specificity.
         people: a person's answers.
         precision: wanted share of relevant rows among the positive ones.
         negative_precision: wanted share of rows that are not relevant among the negative ones.
     """
-    p, prior = crowd.posterior, crowd.prior
 
     def share(rows: Marks, *, most: bool = False) -> float:
-        for each in answered:
-            specificity = max(each.answers.specificity, each.highest if most else 0.0)
-            answers = replace(each.answers, specificity=specificity)
-            value, error = share_by_answers(answers, each.probability, rows)
-            if error <= MOST_ERROR:
-                return value
-        return np.nan
+        shares = (share_by_answers(each, rows, most=most) for each in judged)
+        return next((value for value, error in shares if error <= MOST_ERROR), np.nan)
 
-    def confirmed(least: float, probability: Floats, holds: Callable[[float], bool]) -> float:
-        above = probability[probability >= least]
+    def confirmed(probability: Floats, wanted: float, holds: Callable[[float], bool]) -> float:
+        above = probability[probability >= max(0.5, threshold(probability, wanted))]
         levels = np.quantile(above, np.linspace(0, 1, STEPS), method="higher").tolist() if len(above) else []
         return next((each for each in levels if holds(each)), 2.0)
 
-    high = confirmed(max(0.5, threshold(p, precision)), p, lambda t: share(prior >= t) >= precision)
-    low = confirmed(
-        max(0.5, threshold(1 - p, negative_precision)),
-        1 - p,
-        lambda t: 1 - share(1 - prior >= t, most=True) >= negative_precision,
-    )
+    p, prior = crowd.posterior, crowd.prior
+    high = confirmed(p, precision, lambda t: share(prior >= t) >= precision)
+    low = confirmed(1 - p, negative_precision, lambda t: 1 - share(1 - prior >= t, most=True) >= negative_precision)
     verdict = np.where(p >= high, POSITIVE, np.where(1 - p >= low, NEGATIVE, UNSURE)).astype(object)
-    verdict[people.answers.rows] = np.where(people.answers.relevant == 1, POSITIVE, NEGATIVE)
+    verdict[people.rows] = np.where(people.relevant == 1, POSITIVE, NEGATIVE)
     return verdict, high, 1 - low
 
 
@@ -338,17 +329,15 @@ class Relabelled(Negatives):
 
     Attributes:
         judges: what each was asked, and how often it is right: `people`, and the judge.
-        evidence: names of what is seen of a row, and the weight of each.
-        high: probability from which on a row that nobody answered about is called positive, above 1: none is.
-        low: up to which it is called negative, below 0: none is.
+        high: probability from which on a row that nobody answered about is called positive; None: none is.
+        low: up to which it is called negative; None: none is.
         answers: of all judges, as labels.
         models: name -> use, of a language model that judged.
     """
 
     judges: tuple[dict[str, Any], ...]
-    evidence: Mapping[str, float]
-    high: float
-    low: float
+    high: float | None
+    low: float | None
     answers: Labels = field(repr=False)
     models: Mapping[str, Usage] = field(default_factory=dict)
 
@@ -375,11 +364,11 @@ class Relabelled(Negatives):
 
     def tables(self) -> list[Table]:
         """Return the verdicts, how many rows are left to train on, and what each judge was asked."""
-        bars = {
-            POSITIVE: f"≥ {self.high:.2f}" if self.high <= 1 else "–",
-            NEGATIVE: f"≤ {self.low:.2f}" if self.low >= 0 else "–",
-        }
         counts = self.counts()
+        bars = {
+            POSITIVE: "–" if self.high is None else f"≥ {self.high:.2f}",
+            NEGATIVE: "–" if self.low is None else f"≤ {self.low:.2f}",
+        }
         rows = [
             (name, f"{each['rows']:,}", number(each["relevant"]), bars.get(name, "")) for name, each in counts.items()
         ]
@@ -391,18 +380,16 @@ class Relabelled(Negatives):
         if counts[UNSURE]["rows"] > len(self) / 2:
             ways = f"a larger {spelled('budget')}, or labels of your own ({spelled('labels')})"
             notes.append(f"Most rows are unsure: the answers do not show the line. What helps is {ways}.")
-        columns = ("judge", "asked", "answers", "sensitivity", "specificity")
-        errors = [(number(each["sensitivity"]), number(each["specificity"])) for each in self.judges]
-        judges: list[tuple[str, ...]] = [
-            (each["name"], f"{each['asked']:,}", f"{each['answered']:,}", *shown)
-            for each, shown in zip(self.judges, errors, strict=True)
-        ]
+        judges: list[tuple[str, ...]] = []
+        for each in self.judges:
+            errors = (number(each["sensitivity"]), number(each["specificity"]))
+            judges.append((each["name"], f"{each['asked']:,}", f"{each['answered']:,}", *errors))
         judges += [(name, value, *[""] * 3) for model, use in self.models.items() for name, value in use.rows(model)]
-        doubted = [each["name"] for each in self.judges if not each["believed"]]
-        caption = f"{', '.join(doubted)}: little better than chance, and not believed." if doubted else ""
+        doubted = ", ".join(each["name"] for each in self.judges if not each["believed"])
+        caption = doubted and f"{doubted}: little better than chance, and not believed."
         return [
             Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes)),
-            Table("Judges", columns, judges, caption),
+            Table("Judges", ("judge", "asked", "answers", "sensitivity", "specificity"), judges, caption),
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -412,13 +399,9 @@ class Relabelled(Negatives):
             "settings": self.provenance.get("settings", {}),
             "verdicts": self.counts(),
             "left": int(self.keep.sum()),
-            "thresholds": {
-                "positive": self.high if self.high <= 1 else None,
-                "negative": self.low if self.low >= 0 else None,
-            },
+            "thresholds": {POSITIVE: self.high, NEGATIVE: self.low},
             "promoted": len(self.promoted),
             "judges": [without_nan(each) for each in self.judges],
-            "evidence": dict(self.evidence),
             "rejected": self.rejected(),
             **({"language_models": used} if used else {}),
         }
@@ -483,11 +466,12 @@ def relabel(
 
     # 3. How often each judge errs, and what features and answers say together.
     people = answers_of(labels, pairs, None)
-    programs = {name: answers_of(labels, pairs, name) for name in dict.fromkeys([*labels.programs(), *asked])}
-    corrected = {name: with_errors(each, people) for name, each in programs.items()}
-    believed = [each for each, _ in reversed(corrected.values()) if each.believed]
-    best_first = [*([people] if len(people.answers.rows) else []), *believed]
-    crowd = learn(evidence.features, [each.answers for each in best_first])
+    judges = {PEOPLE: people} if len(people.rows) else {}
+    for name in dict.fromkeys([*labels.programs(), *asked]):
+        judges[name] = with_errors(answers_of(labels, pairs, name), people)
+    best_first = [each for name, each in judges.items() if name == PEOPLE]
+    best_first += [each for name, each in reversed(judges.items()) if name != PEOPLE and each.believed]
+    crowd = learn(evidence.features, best_first)
     verdict, high, low = verdicts_of(
         crowd, best_first, people, relabelling.positive_precision, relabelling.negative_precision
     )
@@ -504,19 +488,18 @@ def relabel(
         table = table.reject(verdicts == UNSURE, NOT_SURE)
     recorded = ("budget", "checks", "positive_precision", "negative_precision", "unsure", "split")
     settings = {name: getattr(relabelling, name) for name in recorded}
-    settings |= {"judges": [*programs], "labels": [len(each) for each in tables], "encoder": encoder.fingerprint}
+    programs = [name for name in judges if name != PEOPLE]
+    settings |= {"judges": programs, "labels": [len(each) for each in tables], "encoder": encoder.fingerprint}
     digests = {"collection": loaded.digest, named.name: named.digest}
     history = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
-    judges = {PEOPLE: (people, True), **corrected} if len(people.answers.rows) else corrected
     return Relabelled.of(
         table.with_provenance(history),
         title=f"{named.name}, relabelled",
         collection=loaded,
         split=relabelling.split,
-        judges=tuple(_use(name, asked.get(name, 0), *each) for name, each in judges.items()),
-        evidence=dict(zip(("constant", *evidence.names), crowd.weights.tolist(), strict=True)),
-        high=high,
-        low=low,
+        judges=tuple({"name": name, "asked": asked.get(name, 0), **each.facts} for name, each in judges.items()),
+        high=high if high <= 1 else None,
+        low=low if low >= 0 else None,
         answers=labels,
         models=models,
     )
@@ -535,13 +518,3 @@ def drawn_sheet(
     by_judge = pc.fill_null(pc.equal(labels.table["judge"], judge), False)
     sheet.add(Labels(labels.table.filter(by_judge)))
     return sheet, Labels(labels.table.filter(pc.invert(by_judge)))
-
-
-def _use(name: str, asked: int, answered: Answered, confirmed: bool) -> dict[str, Any]:
-    """What a judge was asked, its errors (NaN: no answers), if people confirm them, and if it is believed."""
-    answers = answered.answers
-    errors = (answers.sensitivity, answers.specificity) if len(answers.rows) else (np.nan, np.nan)
-    return {
-        "name": name, "asked": asked, "answered": len(answers.rows), "sensitivity": errors[0],
-        "specificity": errors[1], "confirmed": confirmed, "believed": answered.believed,
-    }  # fmt: skip
