@@ -82,9 +82,8 @@ def test_a_rating_of_every_document_loses_none_and_says_nothing(rated, caplog):
 
 @pytest.mark.parametrize(
     ("loss", "learned"),
-    [("regression", "logit"), ("hybrid", "logit"), ("st:MSELoss", "logit"), ("binary", "probability"),
-     ("st:BinaryCrossEntropyLoss", "probability")],
-)  # fmt: skip
+    [("regression", "logit"), ("hybrid", "logit"), ("binary", "probability")],
+)
 @pytest.mark.parametrize("before", [torch.nn.Sigmoid(), torch.nn.Identity()], ids=["sigmoid", "identity"])
 def test_predict_of_the_saved_reranker_returns_what_was_learned(rated, tmp_path, loss, learned, before):
     collection, table = rated

@@ -25,7 +25,7 @@ from foils.runtime.errors import FailureError, FormatError, InputError, UnknownN
 from foils.selection import LearningProgress
 from foils.training.data import training_set
 from foils.training.fit import LOSS_STATE, WHOLE, Steps, last_whole_checkpoint, train_model
-from foils.training.losses import CachedContrastiveLoss, ContrastiveLoss, make_loss
+from foils.training.losses import ContrastiveLoss, make_loss
 from foils.training.settings import RECIPES, TrainSettings
 from foils.training.tiers import CURRICULUM, DANGER, UNRATED, Decks, TierCurriculum, by_progress, outside_danger
 from refusals import refused
@@ -343,7 +343,7 @@ def test_the_reward_is_the_drop_of_the_batch_s_loss():
 @pytest.mark.parametrize("cached", [False, True])
 def test_measuring_again_has_the_same_dropout_and_leaves_random_numbers_alone(cached, tmp_path):
     model = bert_model(tmp_path, dropout=0.5)
-    plain = CachedContrastiveLoss(model, mini_batch_size=2) if cached else ContrastiveLoss(model)
+    plain = ContrastiveLoss(model, mini_batch_size=2 if cached else None)
     curriculum = led()
     loss = curriculum.wrapped(plain).train()
     columns = [model.preprocess(texts) for texts in (["ba be bi", "fo fu", "ga"], ["ba", "fo", "ga ge"])]

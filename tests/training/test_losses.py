@@ -27,7 +27,6 @@ from foils.training import losses
 from foils.training.data import PairFacts, training_set
 from foils.training.fit import train_model
 from foils.training.losses import (
-    CachedContrastiveLoss,
     ContrastiveLoss,
     Share,
     average_gradients,
@@ -77,7 +76,7 @@ def test_plain_is_sentence_transformers_loss(model):
     batch = texts(9)
     same(evaluated(ContrastiveLoss(model), batch), evaluated(MultipleNegativesRankingLoss(model), batch))
     theirs = CachedMultipleNegativesRankingLoss(model, mini_batch_size=4)
-    same(evaluated(CachedContrastiveLoss(model, mini_batch_size=4), batch), evaluated(theirs, batch))
+    same(evaluated(ContrastiveLoss(model, mini_batch_size=4), batch), evaluated(theirs, batch))
 
 
 OBJECTIVES = {
@@ -100,11 +99,11 @@ def test_cached_equals_uncached_and_masks_count_the_same(model, rated, objective
     rows, found, counted = [3, 0, 7, 11, 5, 2, 9], [], []
     batch, settings = rated.dataset[rows], EmbeddingSettings(vectors=str(tmp_path))
     guide = guide_vectors(static_model(seed=3), rated, settings=settings) if masked == "guide" else None
-    for kind, more in ((ContrastiveLoss, {}), (CachedContrastiveLoss, {"mini_batch_size": size})):
+    for mini_batch_size in (None, size):
         way, tau = MIXINGS[mixing]() if mixing else None, Temperature(0.1, learned=True)
         mask = FalseNegativeMask(0.0 if guide is None else -0.4, guide) if masked else None
-        how = {"objective": OBJECTIVES[objective], "facts": rated.facts, "temperature": tau, "mixing": way, **more}
-        loss = kind(model, **how, mask=mask)
+        how = {"objective": OBJECTIVES[objective], "facts": rated.facts, "temperature": tau, "mixing": way}
+        loss = ContrastiveLoss(model, **how, mask=mask, mini_batch_size=mini_batch_size)
         found.append(evaluated(loss, batch, rows))
         if mask:
             loss(features(model, batch), torch.tensor(rows))
@@ -119,7 +118,7 @@ def test_cached_equals_uncached_and_masks_count_the_same(model, rated, objective
 
 def test_cached_replays_dropout_as_sentence_transformers_does(noisy):
     batch, theirs = texts(9, seed=1), CachedMultipleNegativesRankingLoss(noisy, mini_batch_size=4)
-    same(evaluated(CachedContrastiveLoss(noisy, mini_batch_size=4), batch, seed=5), evaluated(theirs, batch, seed=5))
+    same(evaluated(ContrastiveLoss(noisy, mini_batch_size=4), batch, seed=5), evaluated(theirs, batch, seed=5))
     other = evaluated(theirs, batch, seed=6)
     assert other[0] != pytest.approx(evaluated(theirs, batch, seed=5)[0], abs=1e-6)
 
@@ -127,7 +126,7 @@ def test_cached_replays_dropout_as_sentence_transformers_does(noisy):
 def test_the_scale_of_the_backward_pass_reaches_everything_learned_and_gradients_add_up(model, rated):
     rows, how = [0, 1, 2, 3], {"mini_batch_size": 3, "facts": rated.facts}
     mixing, temperature = MIXINGS["uncertainty"](), Temperature(0.07, learned=True)
-    loss = CachedContrastiveLoss(model, mixing=mixing, temperature=temperature, **how)
+    loss = ContrastiveLoss(model, mixing=mixing, temperature=temperature, **how)
     once, half = (evaluated(loss, rated.dataset[rows], rows, scale=scale)[1] for scale in (1.0, 0.5))
     assert set(once) >= {"gain", "offset", "temperature.log_scale", "mixing.log_variances"}
     for name, gradient in once.items():
@@ -226,8 +225,8 @@ def test_what_cannot_work_is_refused(model, rated):
     ):
         refused(said, loss, given, None if labels is None else torch.tensor(labels))
     for make, said in (
-        (lambda: CachedContrastiveLoss(model, mini_batch_size=0), "mini_batch_size"),
-        (lambda: CachedContrastiveLoss(static_model()), "static"),
+        (lambda: ContrastiveLoss(model, mini_batch_size=0), "mini_batch_size"),
+        (lambda: ContrastiveLoss(static_model(), mini_batch_size=32), "static"),
         (lambda: Temperature(0.0), "above 0"),
         (lambda: ContrastiveLoss(model, facts=rows_of(rated=False).facts, mixing=MIXINGS["fixed"]()), "rate the neg"),
         (lambda: ContrastiveLoss(model, facts=rows_of(rated=False).facts, least_gap=float), "rate the negatives"),
@@ -252,7 +251,7 @@ def test_the_loss_is_that_of_the_parts_added_up():
 
 def test_the_cached_loss_of_parts_is_the_same(tmp_path):
     model, batch = bert_model(tmp_path), dict(enumerate(TEXTS))
-    plain, cached = ContrastiveLoss(model), CachedContrastiveLoss(model, mini_batch_size=2)
+    plain, cached = ContrastiveLoss(model), ContrastiveLoss(model, mini_batch_size=2)
     same(*(evaluated(matryoshka_loss(model, loss, [4]), batch) for loss in (plain, cached)))
 
 
@@ -277,7 +276,9 @@ def test_matryoshka_trainings_that_cannot_work_are_refused(tmp_path):
     refused("compares vectors by inner products", matryoshka_loss, model, ContrastiveLoss(model), [8])
     bert = bert_model(tmp_path)
     with pytest.raises(InputError, match="a loss that learns beside the model"):
-        matryoshka_loss(bert, CachedContrastiveLoss(bert, temperature=Temperature(0.07, learned=True)), [8])
+        matryoshka_loss(
+            bert, ContrastiveLoss(bert, mini_batch_size=32, temperature=Temperature(0.07, learned=True)), [8]
+        )
     refused("matryoshka 8,a; expected whole numbers", DIMENSIONS, "8,a")
     refused("matryoshka 0; expected at least 1", TrainSettings, matryoshka=(0,))
 

@@ -10,14 +10,13 @@ from sentence_transformers.cross_encoder import losses
 import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import UnknownNameError
 from foils.training.data import training_set
 from foils.training.fit import train_model
 from foils.training.losses import make_loss
 from foils.training.models import load_trainable, without_dropout
 from foils.training.reranker import (
     RERANKER_LOSSES,
-    ST_RERANKER_LOSSES,
     DrawnLists,
     reranker_loss,
     reranker_set,
@@ -215,8 +214,6 @@ UNRATED = rows_of("lists", rated=False)
         ("regression", {}, UNRATED, "rate the negatives"),
         ("listnett", {}, None, "listnet"),
         ("hybrid", {"alfa": 1}, None, "alpha"),
-        ("st:ListMLELoss", {}, LISTS, "weight other than 1, 0 are labelled positives"),
-        ("st:CoSENTLoss", {}, None, "CoSENTLoss"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(name, settings, data, said):
@@ -284,10 +281,6 @@ def test_each_step_draws_other_negatives_of_a_list(model, tmp_path):
             assert label.tolist() == [[values[each] for each in of]] * 3
         seen.add(tuple(sorted(lists[0][1:])))
     assert len(seen) == 6
-    for name in ("listnet", "st:ListNetLoss"):
-        data = UNRATED if name.startswith("st:") else LISTS
-        run = train_model(model, data, tmp_path / name[:2], settings=replace(BASE, loss=name, draw_negatives=1))
-        assert run.steps > 0
     how = replace(BASE, loss="listnet", draw_negatives=1, trainer={"logging_steps": 1, "save_steps": 1})
     resumed_exactly(
         lambda folder, **more: train_model(
@@ -348,9 +341,6 @@ class Table(CrossEncoder):
         return {"scores": self.scores[tokens["at"]]}
 
 
-NAMES = [*RERANKER_LOSSES, *(f"st:{name}" for name in ST_RERANKER_LOSSES)]
-
-
 @pytest.fixture(scope="module")
 def taught():
     """Lists of a known order: document i of a query has the i-th highest number, its positive the highest."""
@@ -366,10 +356,9 @@ def taught():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", RERANKER_LOSSES)
 def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, taught):
-    scales = {**RERANKER_LOSSES, **{f"st:{k}": v for k, v in ST_RERANKER_LOSSES.items()}}[name]
-    scales = getattr(scales, "scales", scales)
+    scales = RERANKER_LOSSES[name].scales
     if target not in scales:
         refused(f"cannot learn from target {target}; it takes {', '.join(scales)}", reranker_loss, name, target=target)
         return
@@ -377,8 +366,7 @@ def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, tau
     rows = reranker_set(taught, kind)[:]
     loss = kind.make(Table())
     optimizer = torch.optim.Adam(loss.parameters(), lr=0.05)
-    plain = [torch.tensor(label) for label in rows["label"]]
-    labels = torch.stack(plain) if plain[0].ndim == 0 else plain
+    labels = [torch.tensor(label) for label in rows["label"]]
     columns = [rows[column] for column in rows if column != "label"]
     for _ in range(150):
         optimizer.zero_grad()
@@ -397,20 +385,12 @@ def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, tau
                 assert kendalltau(scores, order).statistic >= 0.9
 
 
-def test_settings_of_sentence_transformers_reach_its_loss(model):
-    assert reranker_loss("st:RankNetLoss", {"k": 3}).make(model).k == 3
-
-
 def test_positives_of_a_query_with_the_same_text_are_no_weights(tmp_path):
     """q2 asks what q1 asks, so that its positive, mined for q1, is a positive of q1."""
     texts = {"d1": "a keel is a spine", "d2": "the spine of a boat", "d3": "oars are of ash"}
     queries, qrels = dict.fromkeys(("q1", "q2"), "what is a keel?"), {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}}
     twice = foils.Collection.from_dicts("twice", texts, queries, qrels)
     mined = foils.mine(twice, "random", top=2)
-    lists = training_set(twice, mined, form="lists")
-    assert lists.weighed()[1].sum() == 2
-    assert not lists.weighed()[0].any()
+    assert not training_set(twice, mined, form="lists").weighed
     scored = foils.score_pairs(twice, mined, teacher=static_model(seed=3), vectors=str(tmp_path))
     make_loss("margin-mse", static_model(), training_set(twice, scored), settings={})  # the teacher says what they are
-    with pytest.raises(InputError, match="2 are labelled positives of a query with the same text; losses of sentence"):
-        reranker_set(lists, reranker_loss("st:ListMLELoss"))

@@ -2,7 +2,6 @@ from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
 from .fit import train_model as train_model
 from .losses import LOSSES as LOSSES
-from .losses import CachedContrastiveLoss as CachedContrastiveLoss
 from .losses import ContrastiveLoss as ContrastiveLoss
 from .losses import make_loss as make_loss
 from .models import LEARNING_RATES as LEARNING_RATES

@@ -294,14 +294,11 @@ class TrainingSet:
         names = [name for name in self.dataset.column_names if name != "label"]
         return replace(self, dataset=_dataset(names, rows, self.texts), facts=facts, rows=rows, counts=counts)
 
-    def weighed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which documents of each row have a weight other than 1, and which negatives are positives.
-
-        Each is (N, 1 + k). A negative is a positive where the collection labels its text for a
-        query of the same text.
-        """
-        present, weights = self.rows[:, 1:] >= 0, self.facts.own_log_weights()
-        return present & np.isfinite(weights) & (weights != 0), present & np.isneginf(weights)
+    @property
+    def weighed(self) -> bool:
+        """Whether a row's own document has a weight other than 1."""
+        weights = self.facts.own_log_weights()
+        return bool((np.isfinite(weights) & (weights != 0)).any())
 
     def ratings_within(self) -> Floats:
         """Return (N, 1 + k) `facts.ratings`; without an offset the ratings within the query, in that unit.

@@ -1,7 +1,7 @@
 """Losses of encoders with sentence-transformers' signature, for what its own lack, and all of them by name.
 
     loss = ContrastiveLoss(model, facts=facts)  # weighted InfoNCE with known positives left out
-    loss = CachedContrastiveLoss(model, facts=facts, mini_batch_size=64)  # the same in small memory
+    loss = ContrastiveLoss(model, facts=facts, mini_batch_size=64)  # the same in small memory
 
 The labels are row numbers, by which the loss looks up weights, known positives and ratings; without facts all
 negatives weigh 1, and the default is sentence-transformers' MultipleNegativesRankingLoss.
@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
@@ -38,6 +37,7 @@ from torch.distributed.nn.functional import all_gather as gather_with_gradients
 from torch.utils.checkpoint import checkpoint
 
 from foils.batching.vectors import rank_and_count
+from foils.data.collection import Rows
 from foils.encode.models import similarity_of
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import Option, settings_checked, spelled
@@ -121,23 +121,7 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
             parameter.grad = _summed(parameter.grad) / count
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A batch of all processes.
-
-    Attributes:
-        share: the rows of this process.
-        rows: (B,) numbers of all its rows in the data set; None: nothing is known about them.
-        masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, by which
-            the loss masks; None: nothing is masked.
-    """
-
-    share: Share
-    rows: NDArray[np.int64] | None
-    masked_by: tuple[Tensor, Tensor] | None = None
-
-
-class ContrastiveLoss(nn.Module):  # type: ignore[misc]
+class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
     """Mean of an objective over a batch's queries, against all its documents; with `mixing`, the hybrid.
 
     Similarity is the model's own, cosine or inner product, computed in float32 whatever the model's
@@ -155,12 +139,15 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             facts have as their ratings; None: the hybrid's.
         least_gap: curriculum: epoch → gap that a negative must exceed to count; needs facts.
         mask: leaves out candidates that are probably positives; a guide's needs facts. None: none.
+        mini_batch_size: texts embedded at once, and queries in a block of the loss: memory for
+            their activations alone, whatever the batch size, and the same value and gradients
+            beyond rounding, at about a fifth more time. It needs a transformer: a static embedding
+            cannot be cut into pieces, and need not be. None: all at once.
 
     Raises:
-        InputError: a temperature not above 0, or a mixing or curriculum without what it needs.
+        InputError: a temperature not above 0, a mini-batch size below 1 or of a static embedding,
+            or a mixing or curriculum without what it needs.
     """
-
-    mini_batch_size: int | None = None
 
     def __init__(
         self,
@@ -173,12 +160,17 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         regression: Regression | None = None,
         least_gap: LeastGap | None = None,
         mask: objectives.FalseNegativeMask | None = None,
+        mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
         if mixing is not None:
             rated("the hybrid loss", np.zeros(0) if facts is None else facts.ratings)
         if least_gap is not None:
             rated("a curriculum", np.zeros(0) if facts is None else facts.known_gap)
+        Option(least=1).check("mini_batch_size", mini_batch_size)
+        self.mini_batch_size, self.uses_gradient_cache = mini_batch_size, mini_batch_size is not None
+        if self.uses_gradient_cache and has_static_embedding_input(model):
+            raise InputError("a static embedding cannot be embedded in pieces; leave the mini-batch size out")
         self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
         self.temperature = (
@@ -188,6 +180,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         self.epoch = 1
         if mixing is not None and regression is None:
             self.gain, self.offset = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(()))
+        self._own_gradients: Sequence[Tensor] = ()
 
     def compared(self, vectors: Tensor) -> Tensor:
         """Return the vectors as float32 (or wider), of length 1 where the similarity is the cosine."""
@@ -203,7 +196,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         self.epoch = epoch
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Return the loss of a batch.
+        """Return the loss of a batch; where it is cached, gradients follow in the backward pass.
 
         Args:
             sentence_features: of anchors, positives, and any number of columns of negatives.
@@ -212,123 +205,11 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         Raises:
             InputError: fewer than two columns, or labels that are no row numbers of the facts.
         """
-        columns = embed_columns(self.model, list(sentence_features))
-        return self.of_columns(columns, labels, gather=self.training and torch.is_grad_enabled())
-
-    def of_columns(self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool) -> Tensor:
-        """Return the loss of a batch of these vectors, of all processes where `gather`.
-
-        It is summed over blocks of queries, whose similarities are computed again in the backward
-        pass where a mini-batch size bounds the memory.
-        """
-        with torch.autocast(columns[0].device.type, enabled=False):
-            queries, documents, batch = self.batch_of(list(map(self.compared, columns)), labels, gather=gather)
-            share, size = batch.share, self.mini_batch_size or len(queries)
-            sums: Callable[..., Tensor] = self.sums
-            if size < len(queries):
-                sums = partial(checkpoint, self.sums, use_reentrant=False, preserve_rng_state=False)
-            starts = range(0, len(queries), size)
-            blocks = [sums(queries[start : start + size], documents, start, batch) for start in starts]
-            losses = torch.stack(blocks).sum(0)
-            losses = losses * share.count / self.counts(batch).to(losses)
-            norms = None
-            if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
-                norms = torch.stack([share.norm(*each) for each in gradients_of(losses, (queries, documents))])
-            losses = share.averaged(losses)
-            return losses[0] if self.mixing is None else self.mixing(losses, norms)
-
-    def batch_of(
-        self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool
-    ) -> tuple[Tensor, Tensor, Batch]:
-        """Return own queries, all documents column after column, and the batch, of vectors to compare."""
-        if len(columns) < 2:
-            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns")
-        share, rows, (queries, *rest) = Share.of(len(columns[0]), gather=gather), None, columns
-        if self.facts is not None:
-            if labels is None or labels.ndim != 1 or labels.is_floating_point():
-                raise InputError("the loss looks facts up by row number; expected these in column label")
-            if len(rest) != 1 + self.facts.negatives:
-                raise InputError(
-                    f"the facts are about {self.facts.negatives} negatives a row, the batch has {len(rest) - 1}"
-                )
-            rows = share.gathered(labels).cpu().numpy().astype(np.int64)
-            self.facts.check(rows)
-        documents, masked_by = torch.cat([share.gathered(column) for column in rest]), None
-        if self.mask is not None:
-            masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
-        return queries, documents, Batch(share, rows, masked_by)
-
-    def sums(self, queries: Tensor, documents: Tensor, begin: int, batch: Batch) -> Tensor:
-        """Return the summed losses of consecutive queries, (1,), with the regression (2,).
-
-        Args:
-            queries: (n, d) vectors, as `compared` returns them.
-            documents: ((1 + k)·B, d) vectors of the whole batch, column after column.
-            begin: row of the first query among those of this process.
-            batch: what is known, and masked.
-        """
-        begin += batch.share.rank * batch.share.rows
-        end = begin + len(queries)
-        similarities = queries @ documents.T
-        positives = torch.arange(begin, end, device=queries.device)
-        weights = None
-        if self.facts is not None and batch.rows is not None:
-            least = None if self.least_gap is None else self.least_gap(self.epoch)
-            known = self.facts.log_weights(batch.rows, begin, end, least_gap=least)
-            weights = None if known is None else torch.from_numpy(known).to(queries.device)
-        if self.mask is not None and batch.masked_by is not None:
-            weights = self.mask.log_weights(*batch.masked_by, begin, end, weights, epoch=self.epoch)
-        per_query = self.objective(similarities, positives, weights, temperature=self.temperature())
-        if self.mixing is None or self.facts is None or batch.rows is None:
-            return per_query.sum()[None]
-        ratings = torch.from_numpy(self.facts.ratings[batch.rows[begin:end]]).to(similarities)
-        columns = positives[:, None] + len(batch.rows) * torch.arange(ratings.shape[1], device=queries.device)
-        has_rating = torch.isfinite(ratings).any(1)
-        predicted, ratings = similarities.gather(1, columns)[has_rating], ratings[has_rating]
-        if self.regression is not None:
-            return torch.stack([per_query.sum(), self.regression(predicted, ratings).sum()])
-        errors = objectives.rating_regression(self.gain * predicted + self.offset, ratings)
-        return torch.stack([per_query.sum(), errors.sum()])
-
-    def counts(self, batch: Batch) -> Tensor:
-        """Return of how many queries each sum is, which makes them means: all, and those with a rating."""
-        counts = [float(batch.share.rows * batch.share.count)]
-        if self.mixing is not None and self.facts is not None:
-            counts.append(max(1.0, float(np.isfinite(self.facts.ratings[batch.rows]).any(1).sum())))
-        return torch.tensor(counts)
-
-
-def gradients_of(losses: Iterable[Tensor], tensors: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
-    """Return each loss' gradients with respect to these tensors; None where it does not depend on one."""
-    return [torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True) for loss in losses]
-
-
-class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[misc]
-    """`ContrastiveLoss` with memory for `mini_batch_size` texts' activations, whatever the batch size.
-
-    Same value and gradients as `ContrastiveLoss` beyond rounding, at about a fifth more time.
-
-    Args:
-        model: a SentenceTransformer with a transformer (a static embedding cannot be cut into
-            pieces, and need not be).
-        mini_batch_size: texts embedded at once, and queries in a block of the loss.
-        settings: of `ContrastiveLoss`.
-
-    Raises:
-        InputError: a size below 1, a static embedding, or what `ContrastiveLoss` refuses.
-    """
-
-    def __init__(self, model: Any, *, mini_batch_size: int = 32, **settings: Any) -> None:
-        Option(least=1).check("mini_batch_size", mini_batch_size)
-        if has_static_embedding_input(model):
-            raise InputError("a static embedding cannot be embedded in pieces; leave the mini-batch size out")
-        super().__init__(model, **settings)
-        self.mini_batch_size = mini_batch_size
-        self._own_gradients: Sequence[Tensor] = ()
-
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Return a batch's loss, as `ContrastiveLoss.forward`; gradients follow in the backward pass."""
-        loss = self.forward_cached(list(sentence_features), labels)
+        features = list(sentence_features)
+        if not self.uses_gradient_cache:
+            gather = self.training and torch.is_grad_enabled()
+            return self.of_columns(embed_columns(self.model, features), labels, gather=gather)
+        loss = self.forward_cached(features, labels)
         if torch.is_grad_enabled():
             for parameter, gradient in zip(self.own_parameters(), self._own_gradients, strict=True):
                 passed_on = (parameter * gradient).sum()  # whose gradient it is; its value is taken off again
@@ -350,6 +231,95 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
         torch.autograd.backward(vectors, gradients[: len(vectors)])
         self._own_gradients = gradients[len(vectors) :]
         return loss.detach()
+
+    def of_columns(self, columns: Sequence[Tensor], labels: Tensor | None, *, gather: bool) -> Tensor:
+        """Return the loss of a batch of these vectors, of all processes where `gather`.
+
+        It is summed over blocks of queries, whose similarities are computed again in the backward
+        pass where a mini-batch size bounds the memory.
+        """
+        if len(columns) < 2:
+            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns")
+        with torch.autocast(columns[0].device.type, enabled=False):
+            queries, *rest = map(self.compared, columns)
+            share = Share.of(len(queries), gather=gather)
+            rows = None if self.facts is None else self.rows_of(labels, len(rest) - 1, share)
+            documents, masked_by = torch.cat([share.gathered(column) for column in rest]), None
+            if self.mask is not None:
+                masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
+            size = self.mini_batch_size or len(queries)
+            sums: Callable[..., Tensor] = self.sums
+            if size < len(queries):
+                sums = partial(checkpoint, self.sums, use_reentrant=False, preserve_rng_state=False)
+            blocks = [
+                sums(queries[start : start + size], documents, share.rank * share.rows + start, rows, masked_by)
+                for start in range(0, len(queries), size)
+            ]
+            counts = [share.rows * share.count]
+            if self.mixing is not None and self.facts is not None:
+                counts.append(max(1, np.isfinite(self.facts.ratings[rows]).any(1).sum()))
+            summed = torch.stack(blocks).sum(0)
+            losses, norms = summed * share.count / torch.tensor(counts).to(summed), None
+            if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
+                norms = torch.stack([share.norm(*each) for each in gradients_of(losses, (queries, documents))])
+            losses = share.averaged(losses)
+            return losses[0] if self.mixing is None else self.mixing(losses, norms)
+
+    def rows_of(self, labels: Tensor | None, negatives: int, share: Share) -> Rows:
+        """Return (B,) the row numbers of a whole batch with this many negatives a row, for the facts."""
+        facts: Any = self.facts
+        if labels is None or labels.ndim != 1 or labels.is_floating_point():
+            raise InputError("the loss looks facts up by row number; expected these in column label")
+        if negatives != facts.negatives:
+            raise InputError(f"the facts are about {facts.negatives} negatives a row, the batch has {negatives}")
+        rows: Rows = share.gathered(labels).cpu().numpy().astype(np.int64)
+        facts.check(rows)
+        return rows
+
+    def sums(
+        self,
+        queries: Tensor,
+        documents: Tensor,
+        begin: int,
+        rows: Rows | None,
+        masked_by: tuple[Tensor, Tensor] | None,
+    ) -> Tensor:
+        """Return the summed losses of consecutive queries, (1,), with the regression (2,).
+
+        Args:
+            queries: (n, d) vectors, as `compared` returns them.
+            documents: ((1 + k)·B, d) vectors of the whole batch, column after column.
+            begin: row of the first query in the whole batch.
+            rows: (B,) numbers of all its rows in the data set; None: nothing is known about them.
+            masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, by
+                which the loss masks; None: nothing is masked.
+        """
+        end = begin + len(queries)
+        similarities = queries @ documents.T
+        positives = torch.arange(begin, end, device=queries.device)
+        weights = None
+        if self.facts is not None and rows is not None:
+            least = None if self.least_gap is None else self.least_gap(self.epoch)
+            known = self.facts.log_weights(rows, begin, end, least_gap=least)
+            weights = None if known is None else torch.from_numpy(known).to(queries.device)
+        if self.mask is not None and masked_by is not None:
+            weights = self.mask.log_weights(*masked_by, begin, end, weights, epoch=self.epoch)
+        per_query = self.objective(similarities, positives, weights, temperature=self.temperature())
+        if self.mixing is None or self.facts is None or rows is None:
+            return per_query.sum()[None]
+        ratings = torch.from_numpy(self.facts.ratings[rows[begin:end]]).to(similarities)
+        columns = positives[:, None] + len(rows) * torch.arange(ratings.shape[1], device=queries.device)
+        has_rating = torch.isfinite(ratings).any(1)
+        predicted, ratings = similarities.gather(1, columns)[has_rating], ratings[has_rating]
+        if self.regression is not None:
+            return torch.stack([per_query.sum(), self.regression(predicted, ratings).sum()])
+        errors = objectives.rating_regression(self.gain * predicted + self.offset, ratings)
+        return torch.stack([per_query.sum(), errors.sum()])
+
+
+def gradients_of(losses: Iterable[Tensor], tensors: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
+    """Return each loss' gradients with respect to these tensors; None where it does not depend on one."""
+    return [torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True) for loss in losses]
 
 
 _WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
@@ -412,7 +382,7 @@ def make_loss(
     if name in TEACHER_LOSSES:
         alpha, softened = chosen["alpha"], chosen["teacher_temperature"]
         Option(above=0).check("teacher_temperature", softened)
-        if alpha == 0 and (data.weighed()[0].any() or mask is not None):
+        if alpha == 0 and (data.weighed or mask is not None):
             idle = spelled("mask") if mask is not None else "weights other than 1"
             raise InputError(
                 f"{idle}: no effect on {name} with alpha=0 (with no contrast); set alpha, or leave them out"
@@ -424,9 +394,7 @@ def make_loss(
         parts |= {"facts": replace(data.facts, ratings=scores), "mixing": objectives.make_mixing("fixed", alpha)}
         temperatures = {"temperature": chosen["temperature"], "teacher_temperature": softened}
         parts["regression"] = partial(TEACHER_LOSSES[name], **temperatures)
-    if mini_batch_size is None:
-        return ContrastiveLoss(model, **parts)
-    return CachedContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
+    return ContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
 
 
 def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]) -> Any:
@@ -453,7 +421,7 @@ def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]
     beyond = [each for each in dimensions if each > whole]
     if beyond:
         raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole} dimensions; give fewer")
-    if isinstance(loss, CachedContrastiveLoss) and loss.own_parameters():
+    if loss.uses_gradient_cache and loss.own_parameters():
         raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the "
                          "model: leave one of them out")  # fmt: skip
     return MatryoshkaLoss(model, loss, sorted({*dimensions, whole}, reverse=True))

@@ -359,28 +359,28 @@ class Temperature(nn.Module):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class GuideVectors:
-    """A guide's vectors of the rows of a data set.
+    """A guide's vectors of the N rows of a data set.
 
     Attributes:
         queries: (N,) of each row's query; of unit length where the guide compares by the cosine.
-        documents: of the documents of `places`.
-        places: (N, 1 + k) where the vectors of a row's documents lie; those of absent ones are some
-            document's.
+        documents: ((1 + k)·N,) of the rows' documents, column after column; in the place of an
+            absent one stands the row's positive.
         encoder: what provenance says of the guide.
     """
 
     queries: Vectors
     documents: Vectors
-    places: NDArray[np.int64]
     encoder: Mapping[str, Any]
 
     def of_rows(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return (b, d) vectors of rows' queries and ((1 + k)·b, d) of documents, column after column."""
-        return self.queries.take(rows), self.documents.take(self.places[rows].T.ravel())
+        columns = np.arange(0, len(self.documents), len(self.queries))
+        return self.queries.take(rows), self.documents.take((columns[:, None] + rows).ravel())
 
     def of_pairs(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
         """Return (N, d) vectors of all rows' queries, and (N, d) of their positives."""
-        return self.queries.take(np.arange(len(self.places))), self.documents.take(self.places[:, 0])
+        rows = slice(len(self.queries))
+        return self.queries.take(rows), self.documents.take(rows)
 
 
 def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingSettings) -> GuideVectors:
@@ -395,16 +395,11 @@ def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingS
         InputError: a model that cannot be loaded.
     """
     encoder, store = settings.open_encoder(guide, data.texts.collection), settings.open_store()
-    query_rows, query_places = np.unique(data.rows[:, 0], return_inverse=True)
-    positives, listed = data.rows[:, 1:2], data.rows[:, 1:]
-    known = np.where(listed == ABSENT, positives, listed)  # the positive for an absent document
-    document_rows, places = np.unique(known, return_inverse=True)
-    queries = store.embed(encoder, data.texts.texts("anchor", query_rows), "query", task="embedding queries (guide)")
-    documents = store.embed(
-        encoder, data.texts.documents_of(document_rows), "document", task="embedding documents (guide)"
-    )
-    places = places.reshape(known.shape)
-    return GuideVectors(queries.select(query_places), documents, places, description(encoder))
+    documents = np.where(data.rows[:, 1:] == ABSENT, data.rows[:, 1:2], data.rows[:, 1:]).T.ravel()
+    asked, listed = data.texts.texts("anchor", data.rows[:, 0]), data.texts.documents_of(documents)
+    queries = store.embed(encoder, asked, "query", task="embedding queries (guide)")
+    answers = store.embed(encoder, listed, "document", task="embedding documents (guide)")
+    return GuideVectors(queries, answers, description(encoder))
 
 
 MARGINS = {SELF: 0.1, GUIDE: 0.0}

@@ -8,7 +8,6 @@ is zELO's baseline; listwise losses learn the order; the hybrid does both.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 from numpy.typing import NDArray
-from sentence_transformers.cross_encoder import losses as theirs
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,7 +29,7 @@ from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training import objectives
 from foils.training.data import Floats, TrainingSet, features_of, rated
 from foils.training.losses import LOSSES, gradients_of
-from foils.training.settings import ELO, LABELS, ST, TEACHER
+from foils.training.settings import ELO, LABELS, TEACHER
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -108,7 +106,7 @@ class DrawnLists(nn.Module):  # type: ignore[misc]
     ("Rethink training of BERT rerankers").
 
     Args:
-        loss: of lists whose positive is first, of foils or of sentence-transformers.
+        loss: of lists whose positive is first.
         count: negatives of a list in a step, at least 1.
     """
 
@@ -198,7 +196,7 @@ class RerankerKind:
     Attributes:
         make: (model, **settings) → loss.
         scales: target → scale in which the loss takes it; the first is the default.
-        settings: its own settings, as they are by default or chosen; None: they are sentence-transformers'.
+        settings: its own settings, as they are by default or chosen.
         pointwise: a row for each pair instead of each list.
         whole: documents without a target stay in the list, for the contrast.
         target: the chosen one.
@@ -206,7 +204,7 @@ class RerankerKind:
 
     make: Callable[..., Any]
     scales: Mapping[str, str]
-    settings: Mapping[str, Any] | None = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     pointwise: bool = False
     whole: bool = False
     target: str = ""
@@ -234,18 +232,12 @@ RERANKER_LOSSES: dict[str, RerankerKind] = {
 """With all weights 1 and the target labels the first three are sentence-transformers' MSELoss,
 BinaryCrossEntropyLoss and ListNetLoss, which know no weights."""
 
-ST_RERANKER_LOSSES: dict[str, Mapping[str, str]] = {
-    "ADRMSELoss": _ANY, "BinaryCrossEntropyLoss": _CHANCES, "LambdaLoss": _CHANCES, "ListMLELoss": _ANY,
-    "ListNetLoss": _ANY, "MSELoss": {LABELS: PLAIN, **_NUMBERS}, "PListMLELoss": _ANY, "RankNetLoss": _ANY,
-}  # fmt: skip
-"""Losses of sentence-transformers by name, after `st:`, and in which scale each takes a target."""
-
 
 def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: str | None = None) -> RerankerKind:
-    """Return the loss of this name, or with `st:NAME` one of sentence-transformers, and what it learns from.
+    """Return the loss of this name, and what it learns from.
 
     Args:
-        name: of `RERANKER_LOSSES`, or `st:` and one of `ST_RERANKER_LOSSES`.
+        name: of `RERANKER_LOSSES`.
         settings: of the loss.
         target: one of `foils.training.settings.TARGETS`; None: the loss's own.
 
@@ -253,25 +245,15 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
         UnknownNameError: no such loss, or no such setting of it.
         InputError: a target that the loss cannot learn from.
     """
-    chosen, short = dict(settings or {}), name.removeprefix(ST)
-    if name.startswith(ST):
-        check_names(f"loss of sentence-transformers ({ST}NAME)", [short], ST_RERANKER_LOSSES)
-        known = [each for each in inspect.signature(getattr(theirs, short)).parameters if each != "model"]
-        check_names(f"setting of the loss {name}", chosen, known)
-        loss = RerankerKind(partial(_of_st, short), ST_RERANKER_LOSSES[short], None, "mini_batch_size" not in known)
-        if target not in (None, LABELS) and "respect_input_order" in known:
-            chosen = {"respect_input_order": False, **chosen}  # the order is the targets'
-    else:
-        check_names("loss of a reranker", [name], RERANKER_LOSSES)
-        loss = RERANKER_LOSSES[name]
-        chosen = settings_checked(f"the loss {name}", loss.settings or {}, chosen)
+    check_names("loss of a reranker", [name], RERANKER_LOSSES)
+    loss = RERANKER_LOSSES[name]
+    chosen = settings_checked(f"the loss {name}", loss.settings, settings or {})
     target = target or next(iter(loss.scales))
     if target not in loss.scales:
         raise InputError(
             f"{spelled('loss', name)} cannot learn from {spelled('target', target)}; it takes {', '.join(loss.scales)}"
         )
-    settings = None if loss.settings is None else chosen
-    return replace(loss, make=partial(loss.make, **chosen), settings=settings, target=target)
+    return replace(loss, make=partial(loss.make, **chosen), settings=chosen, target=target)
 
 
 def learned_activation(loss: RerankerKind) -> nn.Module | None:
@@ -282,14 +264,6 @@ def learned_activation(loss: RerankerKind) -> nn.Module | None:
     if loss.scales is _CHANCES:
         return nn.Sigmoid()
     return nn.Identity() if STANDARD in loss.scales.values() else None
-
-
-def _of_st(name: str, model: Any, **settings: Any) -> Any:
-    """Make a loss of sentence-transformers."""
-    try:
-        return getattr(theirs, name)(model, **settings)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{ST}{name}: {error}") from error
 
 
 def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
@@ -339,15 +313,13 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     Like the given set it holds row numbers, and looks texts up when a batch is read.
 
     Pointwise: query, document, label, each pair once. Listwise: query, documents, label. Labels are
-    (3, n): targets, weights and rating gaps; of sentence-transformers' losses targets alone.
-    Documents without a target are left out, but of contrasts, and lists that are left with fewer
-    than two.
+    (3, n): targets, weights and rating gaps. Documents without a target are left out, but of
+    contrasts, and lists that are left with fewer than two.
 
     Raises:
-        InputError: targets or gaps are wanted and there are none, or there are weights that the
-            loss cannot heed.
+        InputError: targets or gaps are wanted and there are none.
     """
-    datasets, ours = require("datasets", "train"), loss.settings is not None
+    datasets = require("datasets", "train")
     target, gaps = targets_of(data, loss.target, loss.scales[loss.target]), data.facts.own_gaps()
     if loss.pointwise and loss.target == ELO and not data.table.offsets:
         log.warning(
@@ -355,14 +327,8 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
             "regression learns them so; rate with comparisons between queries (foils rate --between 6), or train with "
             "listnet and the target elo, which compares documents of one query alone"
         )
-    if (loss.settings or {}).get("curriculum"):
+    if loss.settings.get("curriculum"):
         rated("a curriculum", gaps)
-    weighed, positive = (int(each.sum()) for each in data.weighed())
-    if not ours and (weighed or positive):
-        raise InputError(
-            f"{weighed} negatives have a weight other than 1, {positive} are labelled positives of a query "
-            "with the same text; losses of sentence-transformers can heed neither: take another loss"
-        )
     present = data.rows[:, 1:] >= 0
     if not loss.whole:
         _warn_of_lost(data, present & np.isnan(target), loss.target)
@@ -372,22 +338,17 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         log.warning("%d of %d lists have fewer than two rated documents: left out", (~rows).sum(), len(rows))
         present &= rows[:, None]
     queries, documents, lengths = data.rows[rows, 0], data.rows[:, 1:][present], present.sum(1)[rows]
-    facts = [target]  # of each document, (N, 1 + k) each
-    if ours:
-        facts += [np.exp(data.facts.own_log_weights()), np.insert(gaps, 0, np.nan, 1)]
+    facts = np.stack([target, np.exp(data.facts.own_log_weights()), np.insert(gaps, 0, np.nan, 1)], axis=1)
     columns: dict[str, Any]
     if loss.pointwise:
         query = np.repeat(queries, lengths)  # a negative stands once, however many positives its query has
         first = np.sort(np.unique(np.stack([query, documents]), axis=1, return_index=True)[1])
-        values = np.stack([each[present][first] for each in facts], axis=1)  # (pairs, facts)
-        columns = {"query": query[first], "document": documents[first], "label": values[:, 0]}
-        lengths = np.ones(len(first), np.int64)
+        columns = {"query": query[first], "document": documents[first]}
+        values, lengths = facts.swapaxes(1, 2)[present][first], np.ones(len(first), np.int64)
     else:
-        # list by list, fact by fact
-        values = np.stack(facts, axis=1)[np.repeat(present[:, None], len(facts), axis=1)]
-        columns = {"query": queries, "documents": _lists(documents, lengths), "label": _lists(target[present], lengths)}
-    if ours:
-        columns["label"] = _lists(_lists(values.ravel(), np.repeat(lengths, 3)), np.full(len(lengths), 3))
+        columns = {"query": queries, "documents": _lists(documents, lengths)}
+        values = facts[np.repeat(present[:, None], 3, axis=1)]
+    columns["label"] = _lists(_lists(values.ravel(), np.repeat(lengths, 3)), np.full(len(lengths), 3))
     texts = replace(data.texts, documents=frozenset({"document", "documents"}))
     return datasets.Dataset(pa.table(columns)).with_transform(texts)
 

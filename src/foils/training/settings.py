@@ -27,7 +27,6 @@ CHECKPOINTS = "checkpoints"
 NO_DUPLICATES = "no-duplicates"
 PROGRESS = "progress"
 CHANCE = "chance of "  # before the name of a tier, in the history of a curriculum
-ST = "st:"  # before the name of a reranker's loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO = TARGETS = ("labels", "teacher", "elo")  # what a reranker learns from
 DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
@@ -60,8 +59,8 @@ class TrainSettings(Settings):
 
     Attributes:
         loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil; of
-            rerankers regression, binary, listnet, weighted, debiased, hard-weighted, hybrid,
-            st:NAME of sentence-transformers. Default: the recipe's, or mnrl; of rerankers listnet.
+            rerankers regression, binary, listnet, weighted, debiased, hard-weighted, hybrid. Default:
+            the recipe's, or mnrl; of rerankers listnet.
         target: What a reranker learns from: labels (1 for positives and 0 for negatives), the
             teacher's scores (foils score-pairs), or elo (ratings). Default: labels; of regression
             and hybrid elo.
