@@ -26,7 +26,7 @@ from foils.cli.app import (
     PURPOSE,
     described,
     door_of,
-    example,
+    examples,
     help_text,
     is_wide,
     settings_of_verb,
@@ -180,7 +180,8 @@ def options() -> str:
     ]
     for name in sorted(DOORS):
         parts += [f"## foils {name}\n", f"{_plain(described(door_of(name)))}\n"]
-        parts += [f"```console\n$ {example(door_of(name))}\n```\n", *_tables(name)]
+        commands = "".join(f"$ {command}\n" for command in examples(door_of(name)))
+        parts += [f"```console\n{commands}```\n", *_tables(name)]
     return "\n".join(parts)
 
 

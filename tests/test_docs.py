@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import foils
-from foils.cli.app import DOORS, door_of, example, run, settings_of_verb
+from foils.cli.app import DOORS, door_of, examples, run, settings_of_verb
 from foils.data import Negatives
 from foils.data.negatives import TOP
 from llm_server import Reply, serving
@@ -196,9 +196,13 @@ def test_commands_in_the_documentation_name_verbs_and_options_that_there_are():
 
 def test_examples_of_the_help_name_options_that_there_are():
     for verb in DOORS:
-        program, named, *rest = shlex.split(example(door_of(verb)))
-        assert (program, named) == ("foils", verb)
-        assert {word for word in rest if word.startswith("-")} <= flags_of(verb)
+        commands = examples(door_of(verb))
+        assert commands
+        for command in commands:
+            program, named, *rest = shlex.split(command)
+            assert (program, named) == ("foils", verb)
+            assert "foils" not in rest
+            assert {word for word in rest if word.startswith("-")} <= flags_of(verb)
 
 
 def test_tables_in_pages_are_those_of_the_results(monkeypatch):

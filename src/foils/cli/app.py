@@ -167,7 +167,8 @@ def add_verb(app: App, name: str) -> None:
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
     wide = ", ".join(each.flag for each in settings if is_wide(each))
-    epilogue = f"Options as of most verbs: {wide} (foils --help).\n\nExample: {example(door)}"
+    shown = [f"Example: {command}" for command in examples(door)]
+    epilogue = "\n\n".join([f"Options as of most verbs: {wide} (foils --help).", *shown])
     app.command(run, name=name, help=described(door), help_epilogue=epilogue)
 
 
@@ -215,9 +216,10 @@ def described(door: Door) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n")).strip()
 
 
-def example(door: Door) -> str:
-    """Return the command that a door's docstring has under `Example:`."""
-    return " ".join((door.__doc__ or "").partition("\nExample:\n")[2].partition("\n\n")[0].split())
+def examples(door: Door) -> list[str]:
+    """Return the commands that a door's docstring has under `Example:`, each on one line."""
+    text = inspect.cleandoc(door.__doc__ or "").partition("\nExample:\n")[2].partition("\n\n")[0]
+    return [" ".join(command.split()) for command in re.split(r"\n\s*(?=foils )", text)]
 
 
 def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
