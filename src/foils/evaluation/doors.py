@@ -21,7 +21,6 @@ from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs, 
 from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
 from foils.encode.encoder import logits
-from foils.encode.models import find_model
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingModel, EncoderLike, PairModel
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
@@ -464,26 +463,23 @@ def _opened(
     if system.kind == "run":
         run = _read(system)
         return lambda: run
-    name = system.name or _file_name(system.what)
-    fusion = Fusion.of(system.what)
-    if fusion is not None:
-        lexical = lexical.over(fusion.bm25)
+    name, fusion = system.name or _file_name(system.what), Fusion.of(system.what)
+    fuses = fusion is not None and fusion.deploys == "both"
+    depth = max(top, FUSED_DEPTH) if fuses else top
+    lexical = lexical.over({} if fusion is None else fusion.bm25)
+    by_bm25 = partial(bm25_run, collection, split, depth=depth, name=name, lexical=lexical)
     if system.kind == BM25:
-        return partial(bm25_run, collection, split, depth=top, name=name, lexical=lexical)
-    if fusion is not None:
-        depth = max(top, FUSED_DEPTH) if fusion.deploys == "both" else top
-        model = NamedSystem("encoder", find_model(str(system.what)), name)
-        dense = _opened(model, collection, embedding, lexical, split=split, top=depth, lengths=lengths)
-        if fusion.deploys == "model":
-            return dense
-        by_bm25 = partial(bm25_run, collection, split, depth=depth, lexical=lexical)
-        return lambda: fuse_runs([by_bm25(), dense()], name=name, **fusion.how).first(top)
+        return by_bm25
     encoder = embedding.open_encoder(system.what, collection)
+    dense_name = (system.name if fusion is None else name) or encoder.name
     length = getattr(encoder, "max_length", None)
     if length is not None:
-        lengths[system.name or encoder.name] = length
+        lengths[dense_name] = length
         log.info("%s: texts cut after %s tokens", encoder.name, length)
-    return partial(dense_run, encoder, collection, split, depth=top, store=embedding.open_store(), name=system.name)
+    dense = partial(dense_run, encoder, collection, split, depth=depth, store=embedding.open_store(), name=dense_name)
+    if fusion is None or not fuses:
+        return dense
+    return lambda: fuse_runs([by_bm25(), dense()], name=name, **fusion.how).first(top)
 
 
 def _read(system: NamedSystem) -> Run:

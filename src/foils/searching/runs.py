@@ -340,11 +340,8 @@ def search_collection(
     embedded: Embedded,
     settings: DimensionSettings,
     *,
-    k: int = 1000,
-    feedback_depth: int = FEEDBACK_DEPTH,
-    second_pass: SecondPass = "index",
-    rng: np.random.Generator | None = None,
     name: str = "run",
+    **how: Any,
 ) -> Searched:
     """Search for every query of a split, with the dimensions that `settings` choose.
 
@@ -353,27 +350,14 @@ def search_collection(
     Args:
         embedded: vectors of queries, documents and, where the sun is to come from a text, answers.
         settings: how dimensions are chosen.
-        k: documents of each list.
-        feedback_depth: length of the feedback, whose end is the moon.
-        second_pass: `index` or `rerank`, as `search_vectors`.
-        rng: source of the draws of a random moon.
         name: of the run.
+        how: `k`, `feedback_depth`, `second_pass` and `rng` of `search_vectors`.
 
     Raises:
         InputError: what `search_vectors` refuses.
     """
-    ranked = search_vectors(
-        embedded.queries,
-        embedded.documents,
-        embedded.exact_index,
-        settings,
-        k=k,
-        feedback_depth=feedback_depth,
-        answers=embedded.answers,
-        second_pass=second_pass,
-        without=embedded.identical,
-        rng=rng,
-    )
+    vectors = embedded.queries, embedded.documents, embedded.exact_index
+    ranked = search_vectors(*vectors, settings, answers=embedded.answers, without=embedded.identical, **how)
     run = _run_of(embedded.collection, embedded.query_ids, ranked.positions, ranked.scores, name)
     ranked_by = "dense" if settings.method == "none" else settings.method
     return Searched(run, embedded.collection, embedded.split, ranked_by, settings, ranked)
