@@ -1,12 +1,19 @@
 """Pairs that a small bag of words can learn from, and pairs that teach nothing; the files of a study."""
 
 import csv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from foils.data import load_collection
+from foils.data.splitting import with_three_splits
+from foils.experiments.plan import Plan
 from foils.experiments.study import trained_file, write_cell
+from foils.experiments.tune import Tuning
+from foils.experiments.tuned import Setting, Tuned
 from foils.runtime.files import write_sealed
 from train_models import WORDS, static_model
 
@@ -38,6 +45,20 @@ def write_world(folder: Path) -> None:
     write_pairs(folder / "pairs.csv", shared=1)
     write_pairs(folder / "shuffled.csv", shuffled=True)
     static_model().save_pretrained(str(folder / "static"))
+
+
+def tuned_by(
+    sections: Mapping[str, Any], folder: Path, *, members: Sequence[Setting] | None = None, share: float = 1.0
+) -> Tuned:
+    """Tune in a folder, some decisions made before; with `members`, these trainings are taken, whatever dev says."""
+    plan = Plan(deepcopy(dict(sections)))
+    tuning = Tuning(with_three_splits(load_collection(plan["given"]["collection"])), plan, folder, "cpu")
+    if members is not None:
+        tuning.schedule()
+        base = tuning.measured((), 0.0)
+        taken = tuning.measured(tuple(members), share) if members else base
+        tuning.explore = lambda: ([base, taken] if members else [base], taken)
+    return tuning.run()
 
 
 def write_marked(write_beir: Callable[..., Path], folder: Path, queries: int = 120, *, seed: int = 0) -> None:

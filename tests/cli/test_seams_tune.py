@@ -1,4 +1,4 @@
-"""`foils tune` and `foils.tune` are one: the same files and tables; a plan runs again; no proof, no model."""
+"""`foils tune` and `foils.tune` are one: the same files and tables; no proof, no model."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from foils.experiments.tuned import Candidate
 from foils.runtime.errors import InputError
 from in_browser import assert_fits_everyone, needs_chromium
 from train_models import made_up, masked_language_model
-from tune_world import write_marked, write_world
+from tune_world import tuned_by, write_marked, write_world
 
 FULL, RERANKED = "full", "reranked"
-RECIPE = {"learning_rate": 0.05, "steps": 60, "batch_size": 32}
+RECIPE = {"learning_rate": 0.05, "steps": 60, "batch_size": 32, "reason": "by hand"}
 QUICK: dict[str, Any] = {
     "given": {"collection": "pairs.csv", "model": "static", "seed": 1}, "recipe": RECIPE,
-    "search": {"trainings": 3, "most_steps": 60},
+    "search": {"trainings": 3, "most_steps": 60, "reason": "little is tried"},
 }  # fmt: skip
-RERANKER = Plan({
+RERANKER: dict[str, Any] = {
     "given": {"collection": "marked", "model": "mlm", "seed": 0, "reranker": True, "first_stage": "run.trec"},
-    "recipe": {"learning_rate": 0.01, "steps": 180, "batch_size": 10, "max_length": 32},
-    "search": {"trainings": 1, "most_steps": 180},
-    "negatives": {"source": "random"},
-})  # fmt: skip
+    "recipe": {"learning_rate": 0.01, "steps": 180, "batch_size": 10, "max_length": 32, "reason": "by hand"},
+    "search": {"trainings": 1, "most_steps": 180, "reason": "nothing else is tried"},
+    "negatives": {"source": "random", "reason": "by hand"},
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,10 +58,8 @@ def folder(tmp_path_factory, write_beir):
         patch.chdir(folder)
         runs = [bm25_run(load_collection("marked"), split, depth=10).table for split in ("dev", "test")]
         Run(pa.concat_tables(runs)).write("run.trec")
-        Plan(QUICK).write("quick.toml")
-        library.tune(plan="quick.toml", output=FULL)
-        RERANKER.write(f"{RERANKED}.toml")
-        library.tune(plan=f"{RERANKED}.toml", output=RERANKED)
+        tuned_by(QUICK, Path(FULL))
+        tuned_by(RERANKER, Path(RERANKED))
     return folder
 
 
@@ -83,7 +81,7 @@ def files(folder: str) -> dict[str, bytes]:
 
 
 def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world):
-    tuned = library.tune(plan="quick.toml", output=FULL)  # nothing is done again
+    tuned = tuned_by(QUICK, Path(FULL))  # nothing is done again
     assert tuned.better
     assert list(tuned.means) == ["base", "tuned", "bm25", "bm25 + tuned"]
     assert tuned.sentence.startswith("Deploy ")
@@ -129,18 +127,6 @@ def test_everyone_can_read_the_page(world):
     assert_fits_everyone(Path(FULL, "report.html").resolve())
 
 
-def test_a_plan_runs_again_in_program_and_library(foils, world):
-    ended = foils("tune", "--plan", f"{FULL}/plan.toml", "-o", "by-program", "--json", "program.json")
-    assert ended.status == 0, ended.err
-    tuned = library.tune(plan=f"{FULL}/plan.toml", output="by-library")
-    assert files("by-library") == files("by-program")
-    assert str(tuned).replace("by-library", "by-program").split() == ended.out.split()
-    assert json.loads(Path("program.json").read_text()) == json.loads(Path("by-program/tune.json").read_text())
-    again = {name: content for name, content in files("by-program").items() if name.endswith((".safetensors", ".toml"))}
-    assert len(again) == 2
-    assert again.items() <= files(FULL).items()
-
-
 def test_the_same_command_does_nothing_again_and_another_is_refused(foils, world):
     command = ["tune", "pairs.csv", "--model", "static", "-o", "little", "--minutes", 1e-5]
     first = foils(*command)
@@ -151,21 +137,12 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils, world
         other = foils(*given)
         assert other.status == 2
         assert f"little holds another tuning, with another {unlike}; the same command goes on" in other.err
-    plan = Plan.read(f"{FULL}/plan.toml")
-    plan.sections["training"] = {**plan["training"], "share": 0.125}
-    plan.write(f"{FULL}/plan.toml")
-    edited = foils("tune", "--plan", f"{FULL}/plan.toml", "-o", FULL)
-    assert edited.status == 2
-    assert "full/plan.toml is read for this" in edited.err
 
 
 @pytest.mark.parametrize("deploys", ["bm25", "base", "both"])
 def test_whatever_is_deployed_the_folder_answers_new_queries(foils, world, deploys):
-    plan = Plan.read(f"{FULL}/plan.toml")
-    plan.sections["training"] = {"members": [], "share": 0.0}
-    plan.sections["retriever"] = {**plan["retriever"], "deploys": deploys, "weight": 0.6}
-    plan.write("kept.toml")
-    tuned = library.tune(plan="kept.toml", output="kept")
+    retriever = {"deploys": deploys, "weight": 0.6, "dev": {}, "reason": "by hand"}
+    tuned = tuned_by({**QUICK, "retriever": retriever}, Path("kept"), members=[])
     assert (tuned.better, tuned.deploys, tuned.model) == (False, deploys, "static")
     assert tuned.training == "Kept static: no training is better on dev. No model was written."
     assert not Path("kept/model").exists()
@@ -227,6 +204,16 @@ def test_the_plain_training_has_the_steps_that_there_is_time_for(world):
         assert reason in tuning.plan["recipe"]["reason"]
 
 
+def test_program_and_library_write_the_same(foils, world, monkeypatch):
+    monkeypatch.setattr("foils.experiments.tune.MOST_TRAININGS", 2)
+    ended = foils("tune", "pairs.csv", "--model", "static", "-o", "by-program", "--json", "program.json")
+    tuned = library.tune("pairs.csv", model="static", output="by-library")
+    assert ended.status == int(not tuned.better), ended.err
+    assert files("by-library") == files("by-program")
+    assert str(tuned).replace("by-library", "by-program").split() == ended.out.split()
+    assert json.loads(Path("program.json").read_text()) == json.loads(Path("by-program/tune.json").read_text())
+
+
 def test_little_time(foils, world):
     ended = foils("tune", "pairs.csv", "--model", "static", "-o", "by-program", "--minutes", 1e-5)
     tuned = library.tune("pairs.csv", model="static", output="by-library", minutes=1e-5)
@@ -244,14 +231,13 @@ def test_little_time(foils, world):
 
 def test_pairs_that_teach_the_wrong_thing_keep_the_base(foils, world):
     """Dev and test ask what the base knows; the pairs of train are exchanged among each other."""
-    plan = Plan.read(f"{FULL}/plan.toml")
     known = with_three_splits(load_collection("pairs.csv"))
     train = known.qrels["train"]
     turned = train["doc_id"].to_pylist()
     wrong = train.set_column(1, "doc_id", pa.chunked_array([[*turned[1:], turned[0]]]).cast("string"))
     shuffled = replace(known, qrels={**known.qrels, "train": wrong})
-    given = {**plan["given"], "model": f"{FULL}/model", "collection": "shuffled"}
-    sections = {"given": given, "recipe": RECIPE, "search": {"trainings": 1, "most_steps": 60}}
+    given = {**QUICK["given"], "model": f"{FULL}/model", "collection": "shuffled"}
+    sections = {"given": given, "recipe": RECIPE, "search": {**QUICK["search"], "trainings": 1}}
     tuned = Tuning(shuffled, Plan(sections), Path("out"), "cpu").run()
     assert not tuned.better or tuned.taken.share < 1
     worst = next(each for each in tuned.candidates if each.members and each.share == 1)
@@ -259,11 +245,9 @@ def test_pairs_that_teach_the_wrong_thing_keep_the_base(foils, world):
     assert tuned.taken.mean >= tuned.candidates[0].mean
 
 
-def test_a_base_that_is_kept_ends_the_program_with_one(foils, world):
-    plan = Plan.read(f"{FULL}/plan.toml")
-    plan.sections["training"] = {"members": [], "share": 0.0}
-    plan.write("kept.toml")
-    ended = foils("tune", "--plan", "kept.toml", "-o", "out")
+def test_a_base_that_is_kept_ends_the_program_with_one(foils, world, monkeypatch):
+    monkeypatch.setattr(Tuning, "_improves", lambda *_: False)
+    ended = foils("tune", "pairs.csv", "--model", "static", "-o", "out", "--minutes", 1e-5)
     assert ended.status == 1, ended.err
     assert "no better model: the base is kept" in ended.err
     result = json.loads(Path("out/tune.json").read_text())
@@ -284,7 +268,7 @@ def test_explain_writes_nothing_and_says_what_would_be_done(foils, world):
 
 @pytest.mark.slow
 def test_a_reranker_has_to_beat_its_first_stage(foils, world):
-    tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)  # nothing is done again
+    tuned = tuned_by(RERANKER, Path(RERANKED))  # nothing is done again
     assert tuned.better
     assert tuned.base == "the order of run.trec"
     assert list(tuned.means) == ["first stage", "tuned", "first stage + tuned", "bm25"]
@@ -298,8 +282,7 @@ def test_a_reranker_has_to_beat_its_first_stage(foils, world):
     fused = library.evaluate("marked", reranker="folder", **how)
     assert fused.systems[1].means["nDCG@10"] == pytest.approx(means[2])
     assert CrossEncoder(tuned.model, device="cpu").num_labels == 1
-    ended = foils("tune", "--plan", f"{RERANKED}/plan.toml", "-o", "again")
-    assert ended.status == 0, ended.err
+    tuned_by(RERANKER, Path("again"))
     assert files(RERANKED)["model/model.safetensors"] == files("again")["model/model.safetensors"]
 
 
@@ -307,7 +290,7 @@ def test_a_reranker_has_to_beat_its_first_stage(foils, world):
 @pytest.mark.parametrize(("together", "better"), [(0.9, True), (0.0, False)])
 def test_a_reranker_that_helps_only_beside_its_first_stage_is_taken_with_it(world, monkeypatch, together, better):
     """What dev has of it alone is worse than the first stage: both together decide."""
-    tuning = Tuning(load_collection("marked"), Plan.read(f"{RERANKED}/plan.toml"), Path(RERANKED), "cpu")
+    tuning = Tuning(load_collection("marked"), Plan(deepcopy(RERANKER)), Path(RERANKED), "cpu")
     count = 20
     base, worse = (Candidate((), 0.0, np.full(count, mean)) for mean in (0.5, 0.4))
     monkeypatch.setattr(tuning, "_fused", lambda _: (0.5, np.full(count, together)))
@@ -325,12 +308,10 @@ def test_a_tuned_folder_is_a_first_stage_as_it_searches(world, deploys):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({}, "nothing to tune on"),
     ({"collection": "pairs.csv"}, "no folder to write to"),
-    ({"plan": f"{FULL}/plan.toml", "seed": 3}, "seed 3: no effect with plan"),
     ({"collection": "marked", "model": "static", "output": "out", "reranker": True}, "static"),
 ])  # fmt: skip
 def test_what_is_refused(world, given, message):
     with pytest.raises(InputError, match=message):
         library.tune(**given)
-    assert not Path("out", "plan.toml").exists()
+    assert not Path("out", "tune.json").exists()

@@ -1,7 +1,7 @@
 """The parts of a tuning: its plan, how much is searched, what is tried and taken, and what it says of test."""
 
 import json
-import tomllib
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,8 +24,8 @@ from foils.experiments.tuned import (
     MEASURE,
     Candidate,
     Setting,
-    Space,
     Tuned,
+    around,
     averaged,
     errors_needed,
     plainest,
@@ -40,42 +40,13 @@ from foils.training.data import TrainingSet
 from foils.training.models import TrainingLength
 from refusals import refused
 from train_models import bert_model, made_up, masked_language_model, static_model
-from tune_world import write_pairs
-
-GIVEN = {"collection": 'a "b"\\c\n\x7fé', "model": "m", "seed": 0, "columns": {"query": "a b"}, "minutes": 0.5}
-MEMBER = {"learning_rate": 1e-05, "steps": 3, "source": "", "per_query": 0, "batches": "random"}
-
-
-def test_a_plan_reads_as_it_was_written(tmp_path):
-    training = {"members": [MEMBER, {**MEMBER, "steps": 6}], "share": 0.5, "reason": "on dev"}
-    plan = Plan({"given": {**GIVEN, "corpus": None}, "training": training})
-    plan.write(tmp_path / "plan.toml")
-    read = Plan.read(tmp_path / "plan.toml")
-    assert read.sections == {"given": GIVEN, "training": training} == tomllib.loads(plan.to_toml())
-    assert read.to_toml() == plan.to_toml()
-    assert list(map(tuple, plan.tables()[0].rows))[1] == ("training", "on dev")
-    assert [Setting(**each).steps for each in read["training"]["members"]] == [3, 6]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("x = ", "malformed TOML "),
-        ("[training]\n", r"\[given\] is missing"),
-        ("[batch]\nsize = 3\n", r"\[batch\] is no section of a plan; \[given\] is missing"),
-        ('[given]\ncollection = "c"\nmodel = 3\nseed = 1\n', "model of .given. is 3; expected str"),
-        ('[given]\ncollection = "c"\nmodel = "m"\nseed = true\n', "seed of .given. is True; expected int"),
-    ],
-)
-def test_a_plan_that_is_none(tmp_path, text, message):
-    (tmp_path / "plan.toml").write_text(text)
-    refused(message, Plan.read, tmp_path / "plan.toml", error=FormatError)
+from tune_world import tuned_by, write_pairs
 
 
 @pytest.mark.parametrize(
     ("seconds", "documents", "dev", "train"),
     [
-        (None, 9_000, 9_000, 50),
+        (np.inf, 9_000, 9_000, 50),
         (9_000.0, 9_000, 9_000, 50),  # embedding all takes a tenth of the time
         (8_000.0, 9_000, 2_400, 50),  # a ninth: dev is a part of .03 of the time
         (4_000.0, 4_000, 2_000, 50),  # a quarter: test is a part, too, of a tenth of the time
@@ -98,7 +69,7 @@ def test_training_queries_are_drawn_where_there_is_no_time_for_a_row_of_each(mon
     monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
     monkeypatch.setattr(EncoderTask, "kind", "static embedding")
     whole = made_up(60_000, 60_000)
-    for seconds, train in ((None, 30_000), (6_060.0, 30_000), (5_400.1, 27_000), (60.0, 25_600)):
+    for seconds, train in ((np.inf, 30_000), (6_060.0, 30_000), (5_400.1, 27_000), (60.0, 25_600)):
         data = extent(EncoderTask("static"), whole, seconds=seconds, seed=0)
         assert data["train_queries"] == train
         assert ("training queries are trained on" in data["reason"]) == (train < 30_000)
@@ -194,24 +165,25 @@ PLAIN = Setting(1e-4, 100)
 
 
 def test_one_thing_is_changed_at_a_time_and_rates_beyond_the_best_are_tried():
-    space = Space(400, "dense 10-20", "again 10-20")
+    near = partial(around, most_steps=400, source="dense 10-20")
     worth = {"learning_rate": {1e-4: 0.0, 3e-4: 0.1, 9e-4: 0.2, 2.7e-3: 0.1}, "steps": {100: 0.0, 200: 0.05, 400: 0.02}}
 
     def run(setting, before):
         return candidate(setting, sum(of.get(getattr(setting, name), -0.3) for name, of in worth.items()))
 
-    trials = search(PLAIN, run, lambda: space, 99)
+    trials = search(PLAIN, run, near, 99)
     best = max(trials, key=lambda each: each.mean).members[0]
     assert (best.learning_rate, best.steps, best.source) == (9e-4, 200, "")
     tried = {each.members[0] for each in trials}
     assert {each.learning_rate for each in tried} >= {3e-4, 9e-4, 2.7e-3}
-    assert set(space.around(best)) <= tried, "the search ends where nothing around the best is better"
-    assert len(search(PLAIN, run, lambda: space, 3)) == 3
+    assert set(near(best)) <= tried, "the search ends where nothing around the best is better"
+    assert len(search(PLAIN, run, near, 3)) == 3
 
 
 def test_mined_negatives_are_tried_from_one_to_seven_and_mined_again():
-    space, worth = Space(100, "dense 10-20", "again 10-20"), {0: 0.1, 1: 0.2, 4: 0.3, 7: 0.25}
-    trials = search(PLAIN, lambda setting, _: candidate(setting, worth[setting.per_query]), lambda: space, 99)
+    near = partial(around, most_steps=100, source="dense 10-20")
+    worth = {0: 0.1, 1: 0.2, 4: 0.3, 7: 0.25}
+    trials = search(PLAIN, lambda setting, _: candidate(setting, worth[setting.per_query]), near, 99)
     tried = {(each.members[0].source, each.members[0].per_query) for each in trials}
     assert tried == {("", 0), *(("dense 10-20", count) for count in (1, 4, 7)), ("again 10-20", 4)}
 
@@ -220,7 +192,7 @@ def test_what_does_not_fit_into_the_time_is_passed_over():
     def run(setting, before):
         return candidate(setting, 0.1 * setting.steps) if setting.steps <= 200 or not before else None
 
-    trials = search(PLAIN, run, lambda: Space(800), 99)
+    trials = search(PLAIN, run, partial(around, most_steps=800), 99)
     assert max(each.members[0].steps for each in trials) == 200
 
 
@@ -463,13 +435,11 @@ def test_the_plain_training_is_cut_to_the_time_by_shorter_texts_then_by_fewer_st
     assert ("by default foils train takes 160" in recipe["reason"]) == ((steps, length) != (160, 256))
 
 
-def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world):
+def test_a_training_of_adapters_gives_a_plain_model(world):
     pytest.importorskip("peft")
     given = {"collection": str(world / "pairs.csv"), "model": str(world / "encoder"), "seed": 0, "lora": 2}
-    member = {**MEMBER, "learning_rate": 0.05, "steps": 20}
-    Plan({"given": given, "training": {"members": [member], "share": 1.0}}).write(world / "plan.toml")
-    tuned = foils.tune(plan=world / "plan.toml", output=world / "out", device="cpu")
-    assert tuned.better, "a plan that names a training takes it"
+    tuned = tuned_by({"given": given}, world / "out", members=[Setting(0.05, 20)])
+    assert tuned.better
     assert "| lora | 2 |" in (world / "out/model/README.md").read_text()
     before, after = (load_model(place, device="cpu").state_dict() for place in (world / "encoder", world / "out/model"))
     assert list(before) == list(after)
@@ -479,12 +449,11 @@ def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world):
 def test_a_share_of_the_way_and_a_mean_of_weights_are_what_they_say(world):
     """w = (1 − s)·base + s·(a + b)/2, for every weight of the word table."""
     given = {"collection": str(world / "pairs.csv"), "model": str(world / "static"), "seed": 0}
-    members = [{**MEMBER, "learning_rate": rate, "steps": 5} for rate in (0.05, 0.2)]
+    members = [Setting(rate, 5) for rate in (0.05, 0.2)]
     ways = {"a": (members[:1], 1.0), "b": (members[1:], 1.0), "both": (members, 0.25)}
     tables = {"base": load_model(world / "static", device="cpu")[0].embedding.weight.detach().numpy()}
     for name, (of, share) in ways.items():
-        Plan({"given": given, "training": {"members": of, "share": share}}).write(world / f"{name}.toml")
-        foils.tune(plan=world / f"{name}.toml", output=world / name, device="cpu")
+        tuned_by({"given": given}, world / name, members=of, share=share)
         tables[name] = load_model(world / name / "model", device="cpu")[0].embedding.weight.detach().numpy()
     mean = (tables["a"] + tables["b"]) / 2
     np.testing.assert_allclose(tables["both"], 0.75 * tables["base"] + 0.25 * mean, atol=1e-6)

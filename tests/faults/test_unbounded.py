@@ -14,9 +14,8 @@ import foils
 from foils.data import Negatives, Run, load_collection
 from foils.data.records import whole_json, whole_text
 from foils.data.sources import as_source
-from foils.experiments.plan import Plan
 from foils.runtime import memory
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError
 from refusals import refused
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -28,9 +27,6 @@ def test_one_string_of_gigabytes_in_a_small_json(tmp_path):
     bomb.write_bytes(gzip.compress(b'[{"query": "') + MANY * 192 + gzip.compress(b'"}]'))  # 3 GiB
     for read in (foils.load, whole_json, whole_text, lambda path: foils.describe(str(path))):
         refused(r"pairs\.json\.gz: a text of more than 64 MiB", read, bomb, error=FormatError)
-    plan = tmp_path / "plan.toml"
-    plan.write_bytes(bomb.read_bytes())
-    refused(r"plan\.toml: more than 1 MiB", Plan.read, plan, error=FormatError)
 
 
 def test_many_values_of_gigabytes_in_a_small_json(tmp_path):
@@ -136,34 +132,6 @@ def test_nested_json_is_a_message_wherever_it_is_read(tmp_path, small, name):
     }.items():
         (tmp_path / file).write_text(DEEP[name], "utf-8")
         refused(file.replace(".", r"\."), read, tmp_path / file)
-
-
-PLANS = {
-    "nested": "a = " + "[" * 100_000,
-    "nested tables": "a = " + "{b = " * 50_000,
-    "digits": f"[given]\nseed = {'1' * 100_000}",
-    "hexadecimal digits": f"[given]\nseed = 0x{'f' * 100_000}",
-    "more than 64 bits": f"[given]\nseed = {2**64}",
-    "digits of a fraction": f"[given]\nseed = 1{'0' * 400}.0",
-    "infinite": "[given]\nseed = inf",
-    "no number": "[given]\nseed = nan",
-    "dotted": "a" + ".a" * 100_000 + " = 1",
-    "dotted inside": "a = {b" + ' . "b"' * 100_000 + " = 1}",
-    "dotted heading": "[a" + ".a" * 100_000 + "]",
-    "headings": "".join(f"[a{at}]\n" for at in range(50_000)),
-    "long": "#" * (1 << 21),
-    "binary": "\0\1\2",
-    "not Unicode": b"\xff\xfe".decode("latin-1"),
-}
-
-
-@pytest.mark.parametrize("name", PLANS)
-def test_plans_that_are_none(tmp_path, name):
-    path = tmp_path / "plan.toml"
-    path.write_bytes(PLANS[name].encode("latin-1" if name == "not Unicode" else "utf-8"))
-    with pytest.raises(InputError, match=r"plan\.toml") as caught:
-        Plan.read(path)
-    assert len(str(caught.value)) < 3_000
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import csv
 import gzip
 import json
 import re
-import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -114,18 +113,17 @@ def first_character(path: Path) -> str:
     return next(_unpacked(path), b"")[: 1 << 16].decode("utf-8-sig", "replace").lstrip()[:1]
 
 
-def whole_text(path: str | Path, most: int | None = None) -> str:
+def whole_text(path: str | Path) -> str:
     """Return a text file's contents, UTF-8 with or without a byte order mark, less a line's end at the end.
 
     Args:
-        path: of the file, plain or gzipped.
-        most: bytes that it may have, unpacked; None: the memory budget.
+        path: of the file, plain or gzipped; unpacked it has the memory budget's bytes at most.
 
     Raises:
         InputError: there is no such file, or it may not be read.
         FormatError: it is damaged, too long, or not UTF-8, with the line; or a text in it is above 64 MiB.
     """
-    raw, most, unquoted = bytearray(), most or memory.budget(), 0
+    raw, most, unquoted = bytearray(), memory.budget(), 0
     for piece in _unpacked(path):
         raw += piece
         unquoted = len(piece) - piece.rfind(b'"') if b'"' in piece else unquoted + len(piece)
@@ -139,33 +137,6 @@ def whole_text(path: str | Path, most: int | None = None) -> str:
         raise FormatError(f"not UTF-8; {CONVERT}", path, 1 + raw.count(b"\n", 0, error.start)) from error
 
 
-_DOTTED = re.compile(r"""(?<![\w"'-])(?:[\w"'-]+\s*\.\s*){100}""")
-
-
-def whole_toml(path: str | Path) -> dict[str, Any]:
-    """Return what a TOML file of at most 1 MiB says, whose numbers are finite and have 64 bits.
-
-    Raises:
-        InputError: there is no such file, or it may not be read.
-        FormatError: it is not TOML, not UTF-8, too long, or nested too deep.
-    """
-
-    def bounded(digits: str) -> int:
-        if abs(int(digits)) >= 2**63:
-            raise ValueError("a whole number of more than 64 bits")
-        return int(digits)
-
-    def parse(text: str) -> dict[str, Any]:
-        if _DOTTED.search(text):  # Python's reader takes the square of their number of steps
-            raise ValueError("a key of a hundred parts")
-        values = tomllib.loads(text)
-        json.loads(json.dumps(values, allow_nan=False, default=str), parse_int=bounded)
-        return values
-
-    values: dict[str, Any] = _parsed("TOML", parse, path, 1 << 20)
-    return values
-
-
 def whole_json(path: str | Path) -> Any:
     """Return what a JSON file says.
 
@@ -173,18 +144,13 @@ def whole_json(path: str | Path) -> Any:
         InputError: there is no such file, or it may not be read.
         FormatError: it is not JSON, not UTF-8, or nested too deep.
     """
-    return _parsed("JSON", json.loads, path)
-
-
-def _parsed(form: str, parse: Callable[[str], Any], path: str | Path, most: int | None = None) -> Any:
-    """Return what a file of this form says, of at most so many bytes."""
-    text = whole_text(path, most)
+    text = whole_text(path)
     try:
-        return parse(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         problem = str(error).partition("\n")[0][:LONGEST_MESSAGE]
         line = getattr(error, "lineno", None)
-        raise FormatError(f"malformed {form} ({problem}); make it again", path, line) from error
+        raise FormatError(f"malformed JSON ({problem}); make it again", path, line) from error
 
 
 def read_sealed(path: str | Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from foils.data import Collection, load_collection
@@ -22,7 +23,7 @@ from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.plan import LEAST, Plan
 from foils.experiments.score import Scored, score
 from foils.experiments.study import StudySettings, open_study, read_cells, run_cells
-from foils.experiments.tune import Tuning
+from foils.experiments.tune import PAGE, Tuning
 from foils.experiments.tuned import Tuned
 from foils.runtime.errors import InputError
 from foils.runtime.files import FOLDER, fill_folder, write_json, write_sealed
@@ -36,7 +37,7 @@ else:
     TestsLike = list[str]
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
-PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
+GIVEN = "given.json"
 PACKAGES = "networkx", "scipy"
 """Whose documentation the demo reads: a part of pydocs; a transformer takes half a minute on two cores."""
 MINUTES = 0.5  # of the demo's tuning
@@ -79,16 +80,12 @@ class TuneSettings(Settings):
     seed: Annotated[int, Option(least=0)] = 0
 
 
-_OF_PLAN = {"plan": False, "why": "which holds it: change it there"}
-
-
-@door(needs=dict.fromkeys(("model", "settings", "lexical", "reading"), _OF_PLAN))
+@door
 def tune(
-    collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
+    collection: CollectionLike,
     *,
-    model: Annotated[str | None, Option(metavar="MODEL")] = None,
+    model: Annotated[str, Option(metavar="MODEL")] = DEFAULT_MODEL,
     output: Annotated[Path | None, Option(short="-o", metavar="FOLDER", writes=(FOLDER,))] = None,
-    plan: Annotated[Path | None, Option(metavar="FILE")] = None,
     explain: bool = False,
     settings: TuneSettings,
     lexical: BM25Settings,
@@ -98,17 +95,16 @@ def tune(
     """Make a model better by pairs: train plainly, try other settings, choose on dev, report on test.
 
     BM25, the model and both together are candidates alike, and what to deploy is chosen on dev. The
-    folder gets retriever.json, by which foils search FOLDER answers new queries, plan.toml (every
-    decision with its reason), report.html, tune.json, the negatives and, where dev took a trained
-    model, the folder model. Else the base is kept, and the program ends with status 1. A tuning
-    that was stopped goes on where it was, by the same command.
+    folder gets retriever.json, by which foils search FOLDER answers new queries, report.html,
+    tune.json (every decision with its reason), the negatives and, where dev took a trained model,
+    the folder model. Else the base is kept, and the program ends with status 1. A tuning that was
+    stopped goes on where it was, by the same command.
 
     Args:
-        collection: Pairs to tune on, as foils describe reads them; about 200 or more. With plan: the plan's.
+        collection: Pairs to tune on, as foils describe reads them; about 200 or more.
         model: Model to tune: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME
-            for the word table of one. Default: all-MiniLM-L6-v2.
+            for the word table of one.
         output: Folder for everything.
-        plan: Run the decisions of this plan.toml; a section that was taken out of it is decided anew.
         explain: Show the plan, and stop; nothing is written.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
@@ -116,45 +112,27 @@ def tune(
         foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/
 
     Raises:
-        InputError: too few pairs, a collection, model or plan that cannot be read, or a folder that
-            holds another tuning.
+        InputError: too few pairs, a collection or model that cannot be read, or a folder that holds
+            another tuning.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
-    if collection is None and plan is None:
-        raise InputError(f"nothing to tune on; give a collection, or {spelled('plan')} FILE")
     if output is None and not explain:
         raise InputError(f"no folder to write to; give {spelled('output')} FOLDER")
-    decisions = Plan() if plan is None else Plan.read(Path(plan))
-    given = decisions.sections.get("given", {})
-    if plan is not None:
-        reading = replace(reading, **{name: given.get(name) for name in ("columns", "corpus")})
-        collection = given["collection"] if collection is None else collection
-    whole = with_three_splits(reading.open(cast(CollectionLike, collection)))
+    whole = with_three_splits(reading.open(collection))
     counts = {name: len(whole.labels(name)) for name in LEAST}
     if any(counts[name] < least for name, least in LEAST.items()):
         shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())
         raise InputError(f"{whole.name}: too few queries with a positive: {shown}; give about 200 pairs")
-    if plan is None:
-        decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, lexical, reading)
-    elif given.get("digest") not in (None, whole.digest):
-        raise InputError(
-            f"{whole.name} holds other data than when {plan} was made; take the digest out to run it all the same"
-        )
-    folder = Path(output or "")
-    tuning = Tuning(whole, decisions, folder, device, keeps=not explain)
-    tuning.warnings += describe_collection(whole).warnings
-    for each in tuning.warnings:
+    plan = Plan({"given": _given(collection, whole, model, settings, lexical, reading)})
+    warnings = describe_collection(whole).warnings
+    for each in warnings:
         log.info("warning: %s", each)
-    if explain:
-        tuning.schedule()
-        return decisions
-    _claim(folder, decisions, plan)
-    tuned: Tuned = tuning.run()
-    write_json(folder / TUNED, tuned.to_json())
-    tuned.report(folder / PAGE)
-    tuning.tidy()
-    log.info("report: %s", folder / PAGE)
-    return tuned
+    if output is None or explain:
+        with TemporaryDirectory() as folder:
+            Tuning(whole, plan, Path(folder), device).schedule()
+        return plan
+    _claim(Path(output), plan["given"])
+    return Tuning(whole, plan, Path(output), device, warnings=list(warnings)).run()
 
 
 def _given(
@@ -178,21 +156,19 @@ def _given(
     return dict(json.loads(json.dumps(given, default=str)))
 
 
-def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
+def _claim(folder: Path, given: Mapping[str, Any]) -> None:
     """Note in the folder what the tuning is given, unless another one has finished a step there.
 
     Raises:
         InputError: the folder holds a tuning that was given something else.
     """
     path = folder / "work" / GIVEN
-    given = {key: value for key, value in decisions["given"].items() if value is not None}
-    record = {"given": given, "plan": "" if plan is None else decisions.to_toml()}
     if not path.is_file() or [*path.parent.iterdir()] == [path]:
-        write_sealed(path, record)
-    elif (before := read_sealed(path)) != record:
-        names = [name for name in {**before["given"], **given} if before["given"].get(name) != given.get(name)]
+        write_sealed(path, given)
+    elif (before := read_sealed(path)) != given:
+        names = [name for name in {**before, **given} if before.get(name) != given.get(name)]
         raise InputError(
-            f"{folder} holds another tuning, with another {', '.join(names) or 'plan'}; the same command "
+            f"{folder} holds another tuning, with another {', '.join(names)}; the same command "
             f"goes on with it; for this one give another folder ({spelled('output')}), or remove that one"
         )
 

@@ -1,45 +1,22 @@
-"""The plan of a tuning, a TOML file that runs again: its decisions, and how much is searched in the time."""
+"""The plan of a tuning: its decisions with their reasons, and how much is searched in the time."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from foils.data import Collection, Run
-from foils.data.records import whole_toml
 from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.experiments.tasks import RerankerTask, Task
 from foils.runtime import seeds
-from foils.runtime.errors import FormatError
-from foils.runtime.files import TOML, digest_of, write_text
+from foils.runtime.files import digest_of
 from foils.runtime.results import Result, Table
 
 Section = Mapping[str, Any]
-NUMBER = (int, float)
-SECTIONS: dict[str, dict[str, tuple[type, ...]]] = {
-    "given": {"collection": (str,), "model": (str,), "seed": (int,)},
-    "data": {
-        "documents": (int,), "dev_documents": (int,), "train_queries": (int,), "dev_queries": (int,),
-        "test_queries": (int,),
-    },
-    "recipe": {"learning_rate": NUMBER, "steps": (int,), "batch_size": (int,)},
-    "search": {"trainings": (int,), "most_steps": (int,)},
-    "negatives": {"source": (str,)},
-    "training": {"members": (list,), "share": NUMBER},
-    "retriever": {"deploys": (str,), "weight": NUMBER},
-}  # fmt: skip
-"""Sections in their order, and what each holds at least."""
-HEAD = (
-    "# The decisions of foils tune, each with its reason. This runs them again as they stand:\n"
-    "#   foils tune --plan plan.toml -o FOLDER\n"
-    "# Values may be changed. A section that is taken out is decided anew ([given] has to stay).\n"
-)
 HARD = 100  # documents of each query that BM25, and the base, rank first: a part of a collection holds them
 MOST_DEV = {"encoder": 1_000, "reranker": 200}  # queries that are chosen on
 WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
@@ -58,13 +35,11 @@ LEAST = {"train": 20, "dev": 10, "test": 20}
 
 @dataclass
 class Plan(Result):
-    """Decisions by section; those that are there already are not made again.
+    """Decisions by section, in the order in which they were made; what is there already is not decided again.
 
     Attributes:
-        sections: name → values, one of them the reason.
+        sections: name → values, one of them the reason; `given` is what the tuning begins with.
     """
-
-    endings = TOML
 
     sections: dict[str, Section] = field(default_factory=dict)
 
@@ -77,39 +52,6 @@ class Plan(Result):
             self.sections[name] = make()
         return self.sections[name]
 
-    def to_toml(self) -> str:
-        """Return the file's text, sections in their order."""
-        parts = [HEAD]
-        for name in (each for each in SECTIONS if each in self.sections):
-            lines = [f"{key} = {_toml(value)}" for key, value in self.sections[name].items() if value is not None]
-            parts.append("\n".join([f"[{name}]", *lines]) + "\n")
-        return "\n".join(parts)
-
-    def write(self, path: str | Path) -> None:
-        """Write the file whole."""
-        write_text(path, self.to_toml())
-
-    @classmethod
-    def read(cls, path: str | Path) -> Plan:
-        """Read a plan.
-
-        Raises:
-            InputError: there is no such file.
-            FormatError: not TOML, an unknown section, or a value that is missing or of another type.
-        """
-        read = whole_toml(path)
-        sections = {name: section for name, section in read.items() if name in SECTIONS and isinstance(section, dict)}
-        wrong = [f"[{name}] is no section of a plan" for name in read if name not in sections]
-        wrong += [] if "given" in read else ["[given] is missing"]
-        for name, section in sections.items():
-            for key, kinds in SECTIONS[name].items():
-                if type(section.get(key)) not in kinds:
-                    expected = " or ".join(each.__name__ for each in kinds)
-                    wrong.append(f"{key} of [{name}] is {section.get(key)!r:.200}; expected {expected}")
-        if wrong:
-            raise FormatError(f"not a plan of foils tune: {'; '.join(wrong):.2000}", path)
-        return cls({name: read[name] for name in SECTIONS if name in read})
-
     def to_json(self) -> dict[str, Any]:
         """Return the sections."""
         return {"plan": self.sections}
@@ -119,19 +61,8 @@ class Plan(Result):
         given = self["given"]
         counts = ", ".join(f"{name} {given[name]:,}" for name in SPLITS if name in given)
         rows = [("given", f"{given['model']} on {given['collection']}" + (f": queries {counts}" if counts else ""))]
-        for name in (each for each in SECTIONS if each in self.sections and each != "given"):
-            rows.append((name, str(self[name].get("reason") or "as the plan says")))
+        rows += [(name, str(section["reason"])) for name, section in self.sections.items() if name != "given"]
         return [Table("Plan", ["decision", "in words"], rows, words=frozenset({1}))]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, (bool, int, float)):
-        return json.dumps(value)
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
@@ -151,7 +82,7 @@ def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
     return (time.perf_counter() - begin) / count
 
 
-def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = None) -> Section:
+def extent(task: Task, whole: Collection, *, seed: int, seconds: float = np.inf) -> Section:
     """Decide how many documents and queries are searched and trained on: section [data].
 
     Dev has all documents where embedding them takes a tenth of the time at most. Up to a fifth the
@@ -163,7 +94,7 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
         task: what is tuned.
         whole: the collection, with three splits.
         seed: of the texts that are timed.
-        seconds: that are left; None: no limit.
+        seconds: that are left; infinity: there is no limit.
     """
     from foils.training.models import FEWEST_STEPS, PLAIN_BATCHES
 
@@ -174,7 +105,7 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float | None = 
     queries["dev"] = min(queries["dev"], MOST_DEV["reranker" if reranker else "encoder"])
     timed: dict[str, float] = {}
     reason = "there is no limit of time, so all documents are searched, on dev, too"
-    if seconds is not None:
+    if seconds < np.inf:
         text = seconds_a_text(task, whole, seed)
         fitting = int(MOST_TRAINED * seconds / seconds_a_row(task, text))
         queries["train"] = min(queries["train"], max(FEWEST_STEPS * PLAIN_BATCHES[task.kind], fitting))

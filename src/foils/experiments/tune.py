@@ -6,7 +6,7 @@ import logging
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,8 +47,8 @@ from foils.experiments.tuned import (
     Candidate,
     Floats,
     Setting,
-    Space,
     Tuned,
+    around,
     averaged,
     errors_needed,
     plainest,
@@ -58,7 +58,7 @@ from foils.experiments.tuned import (
 from foils.mining.methods import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.errors import require
-from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, fill_folder, write_sealed
+from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, fill_folder, write_json, write_sealed
 from foils.runtime.results import counted
 from foils.searching.retriever import named_collection
 
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 TEMPORARY = "checkpoints"  # folder of what is removed at the end: models of short runs, their checkpoints
-PLAN = "plan.toml"
+PAGE = "report.html"
 CHECKPOINT_STEPS = 200
 SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries mined for the decision, and the name of their split
 SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60")
@@ -133,9 +133,8 @@ class Tuning:
     Attributes:
         whole: the collection, with three splits.
         plan: what is given, and decisions that are there already; the others are added.
-        output: folder.
+        output: folder; finished steps are written down in it, so that a tuning that goes on decides the same.
         device: torch device.
-        keeps: whether finished steps are written down, so that a tuning that goes on decides the same.
         spent: seconds that its steps took, also those of before it was stopped.
     """
 
@@ -143,13 +142,12 @@ class Tuning:
     plan: Plan
     output: Path
     device: str | None = None
-    keeps: bool = True
     spent: float = 0.0
     warnings: list[str] = field(default_factory=list)
     decision: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.given, self.seed = self.plan["given"], int(self.plan["given"]["seed"])
+        self.given, self.seed = self.plan["given"], self.plan["given"]["seed"]
         self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_place("vectors"))
         model, first = str(self.given["model"]), str(self.given.get("first_stage") or BM25)
         how = (model, self.device, None, bool(self.given.get("trust_remote_code")), self.store)
@@ -158,7 +156,7 @@ class Tuning:
         # A reranker whose head nobody trained has to beat the first stage's own order.
         self.fresh = not self.task.in_batch and self.task.init == "nothing"
         self.label, self.base = (FIRST_STAGE, f"the order of {first}") if self.fresh else (BASE, model)
-        self.limit = 60 * float(self.given["minutes"]) if self.given.get("minutes") else None
+        self.limit = 60 * self.given["minutes"] if self.given.get("minutes") else np.inf
 
     @cached_property
     def of(self) -> dict[str, str]:
@@ -174,14 +172,14 @@ class Tuning:
             begin = time.monotonic()
             return {**make(), "seconds": time.monotonic() - begin}
 
-        facts = self.cache.facts(name, key, clocked) if self.keeps else clocked()
+        facts = self.cache.facts(name, key, clocked)
         self.spent += float(facts.pop("seconds"))
         return facts
 
     @property
     def left(self) -> float:
         """Seconds that are left."""
-        return np.inf if self.limit is None else self.limit - self.spent
+        return self.limit - self.spent
 
     # How much is searched, and the plain training.
 
@@ -190,8 +188,7 @@ class Tuning:
 
         def measured() -> dict[str, Any]:
             with progress.reporting(progress.silent):
-                limit = None if self.limit is None else self.left
-                return dict(extent(self.task, self.whole, seed=self.seed, seconds=limit))
+                return dict(extent(self.task, self.whole, seed=self.seed, seconds=self.left))
 
         key = {"collection": self.whole.digest, **self.given}
         self.plan.decide("data", lambda: self.timed("data", key, measured))
@@ -211,9 +208,9 @@ class Tuning:
         steps, size = plain.steps_of(rows), plain.batch_size
         length = self.pairs.length_for(model, self.given.get("max_length"))
         explained, late = f"what foils train does by default with {rows:,} rows", ""
-        if self.limit is not None:
-            usual = steps, length.tokens
-            reading = float(self.plan["data"].get("seconds_a_text", 0.0)) * int(self.plan["data"]["documents"])
+        if self.limit < np.inf:
+            usual, data = (steps, length.tokens), self.plan["data"]
+            reading = data.get("seconds_a_text", 0.0) * data["documents"]
             room = PLAIN_SHARE * (self.left - 2 * reading * self.task.in_batch)  # two models read all
             seconds = self._seconds_a_step(model, size, length.tokens)
             longest = length.tokens or 0
@@ -240,7 +237,7 @@ class Tuning:
     def _seconds_a_step(self, model: Any, size: int, length: int | None) -> float:
         """Seconds of a step of the plain training: an encoder's timed, a reranker's from those of a pair."""
         if not self.task.in_batch:
-            text = float(self.plan["data"].get("seconds_a_text", 0.0))
+            text = self.plan["data"].get("seconds_a_text", 0.0)
             return size * seconds_a_row(self.task, text) / MOST_TRAINED
         from foils.training.fit import StepTimes
 
@@ -256,7 +253,7 @@ class Tuning:
     @cached_property
     def drawn(self) -> Collection:
         """The collection with the queries that are trained on, chosen on and reported on."""
-        counts = {name: int(self.plan["data"][f"{name}_queries"]) for name in SPLITS}
+        counts = {name: self.plan["data"][f"{name}_queries"] for name in SPLITS}
         return with_queries(self.whole, counts, self.seed)
 
     @cached_property
@@ -266,8 +263,8 @@ class Tuning:
 
     def _searched(self) -> Section:
         plain = self.plan["recipe"]
-        epochs = MOST_EPOCHS * -(-len(self.pairs) // int(plain["batch_size"]))
-        most = max(epochs, 4 * int(plain["steps"]))
+        epochs = MOST_EPOCHS * -(-len(self.pairs) // plain["batch_size"])
+        most = max(epochs, 4 * plain["steps"])
         reason = "as long as dev rises and time is left: twice the steps, three times the learning rate, a third of it"
         if self.task.in_batch:
             reason += "; mined negatives, 1, 4 or 7 of a query, and such as the tuned model mines itself"
@@ -280,7 +277,7 @@ class Tuning:
     @cached_property
     def collection(self) -> Collection:
         """What is searched and trained on."""
-        whole, documents = self.drawn, int(self.plan["data"]["documents"])
+        whole, documents = self.drawn, self.plan["data"]["documents"]
         if documents >= len(whole.documents):
             return whole
         ranked = [bm25_run(whole, split, depth=HARD, lexical=self.lexical) for split in ("dev", "test")]
@@ -289,7 +286,7 @@ class Tuning:
     @cached_property
     def dev(self) -> Collection:
         """What models are chosen on: queries of dev among documents that are hard for BM25 and the base."""
-        part, count = self.collection, int(self.plan["data"]["dev_documents"])
+        part, count = self.collection, self.plan["data"]["dev_documents"]
         chosen_on = {"dev": part.qrels["dev"]}
         if self.task.in_batch and count < len(part.documents):
             ranked = []
@@ -301,33 +298,29 @@ class Tuning:
 
     # What is trained on.
 
-    def decide(self) -> None:
-        """Decide which negatives may be trained on: section [negatives]."""
-        if "negatives" in self.plan.sections:
-            return
+    def source(self) -> str:
+        """Return the negatives that may be trained on, decided when they are first asked for; empty: none."""
+        return str(self.plan.decide("negatives", self._negatives)["source"])
+
+    def _negatives(self) -> Section:
         if isinstance(self.task, RerankerTask):
             what = f"the documents that it is to order, the first {self.task.depth} of {self.task.first_stage}"
             reason = f"each step draws {self.task.drawn} of {what}, that are not labelled relevant; in time it sees all"
-            source = f"{self.task.mines} 0-{self.task.depth}"
-            self.plan.sections["negatives"] = {"source": source, "reason": reason}
-            return
-        if self.limit is not None and self.left < DECISION_SHARE * self.limit:
-            reason = "none: there is no time left to mine and to train on them"
-            self.plan.sections["negatives"] = {"source": "", "reason": reason}
-            return
-        in_batch = int(self.plan["recipe"]["batch_size"]) - 1
-        key = {**self.of, "sources": list(SOURCES), "in_batch": in_batch, "seed": self.seed}
-        self.decision = self.timed("decision", key, lambda: self._decided(in_batch))
-        self.plan.sections["negatives"] = {name: self.decision[name] for name in ("source", "reason")}
+            return {"source": f"{self.task.mines} 0-{self.task.depth}", "reason": reason}
+        if self.left < DECISION_SHARE * self.limit < np.inf:
+            return {"source": "", "reason": "none: there is no time left to mine and to train on them"}
+        belief = BeliefSettings(in_batch=self.plan["recipe"]["batch_size"] - 1, starts=self.task.init)
+        key = {**self.of, "sources": list(SOURCES), "in_batch": belief.in_batch, "seed": self.seed}
+        self.decision = self.timed("decision", key, lambda: self._decided(belief))
+        return {name: self.decision[name] for name in ("source", "reason")}
 
-    def _decided(self, in_batch: int) -> dict[str, Any]:
+    def _decided(self, belief: BeliefSettings) -> dict[str, Any]:
         collection, split = self.collection, "train"
-        if int(self.plan["data"]["train_queries"]) > SAMPLED:
+        if self.plan["data"]["train_queries"] > SAMPLED:
             sampled, split = drawn_judgements(collection, "train", SAMPLED, self.seed), SAMPLE
             collection = replace(collection, qrels={**collection.qrels, SAMPLE: sampled})
         mined = {name: self.mined(name, collection, split) for name in SOURCES}
         tables = {name: table for name, table in mined.items() if table.keep.any()}
-        belief = BeliefSettings(in_batch=in_batch, starts=self.task.init)
         decision = decide(collection, tables, self.task.encoder, self.store, belief, split=split, seed=self.seed)
         table = decision.table()
         shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
@@ -361,8 +354,8 @@ class Tuning:
         """The plain training."""
         recipe, source, drawn = self.plan["recipe"], "", 0
         if isinstance(self.task, RerankerTask):
-            source, drawn = str(self.plan["negatives"]["source"]), self.task.drawn
-        return Setting(float(recipe["learning_rate"]), int(recipe["steps"]), source, drawn)
+            source, drawn = self.source(), self.task.drawn
+        return Setting(recipe["learning_rate"], recipe["steps"], source, drawn)
 
     @property
     def vectors(self) -> VectorStore:
@@ -376,17 +369,21 @@ class Tuning:
         key = {**self.of, **given, **recipe, "queries": queries, "setting": asdict(setting)}
         return {**key, "plain": asdict(self.plain)} if setting.source.startswith(AGAIN) else key
 
+    def _made_of(self, members: Sequence[Setting], share: float) -> dict[str, Any]:
+        return {"members": [self._key(each) for each in members], "share": share}
+
+    def place(self, members: Sequence[Setting], share: float = 1.0) -> Path:
+        """Return where a trained model lies, or the mean of several and the base, once it is made."""
+        return self.cache.path(f"{TEMPORARY}/model", self._made_of(members, share))
+
     def folder(self, members: Sequence[Setting], share: float = 1.0) -> Path:
-        """Return the folder of a trained model, or the mean of several and the base; make it if need be."""
-        if len(members) == 1 and share == 1:
-            place = self.cache.path(f"{TEMPORARY}/model", self._key(members[0]))
-            if not place.is_dir():
-                self._train(members[0], place)
-            return place
-        key = {"members": [self._key(each) for each in members], "share": share}
-        place = self.cache.path(f"{TEMPORARY}/merged", key)
+        """Return the folder of a model, which is trained or merged if need be."""
+        place = self.place(members, share)
         if not place.is_dir():
-            self._merge(members, share, place)
+            if len(members) == 1 and share == 1:
+                self._train(members[0], place)
+            else:
+                self._merge(members, share, place)
         return place
 
     def _train(self, setting: Setting, place: Path) -> None:
@@ -397,7 +394,7 @@ class Tuning:
         negatives = self.mined(setting.source) if setting.source else None
         drawn, per_query = (None, setting.per_query) if task.in_batch else (setting.per_query, None)
         data = task.rows(self.collection, negatives, per_query=per_query)
-        size, length = int(recipe["batch_size"]), recipe.get("max_length")
+        size, length = recipe["batch_size"], recipe.get("max_length")
         settings = self._settings(setting.learning_rate, setting.steps, size, length, drawn)
         checkpoints = place.with_name(place.name.replace("model", "training", 1))
         run = task.train(data, checkpoints, settings, setting.batches)
@@ -443,7 +440,7 @@ class Tuning:
 
     def measured(self, members: tuple[Setting, ...], share: float = 1.0) -> Candidate:
         """Make a model, unless that was done, and measure it on dev."""
-        key = {**self.of, "dev": self.dev.digest, "share": share, "members": [self._key(each) for each in members]}
+        key = {**self.of, "dev": self.dev.digest, **self._made_of(members, share)}
 
         def make() -> dict[str, Any]:
             begin, task, model = time.monotonic(), self.task, None
@@ -469,13 +466,6 @@ class Tuning:
         """
         self.timed("dev", self.of, lambda: {"digest": self.dev.digest})
         base = self.measured((), 0.0)
-        if isinstance(self.task, RerankerTask):
-            self.decide()
-        if "training" in self.plan.sections:
-            section = self.plan["training"]
-            members = tuple(Setting(**each) for each in section["members"])
-            taken = self.measured(members, float(section["share"])) if members else base
-            return [base] if taken is base else [base, taken], taken
 
         def run(setting: Setting, before: list[Candidate]) -> Candidate | None:
             if before and self._seconds(setting, before[0]) > self.left:
@@ -484,7 +474,7 @@ class Tuning:
             self._forget([*before, trial])
             return trial
 
-        trials = search(self.plain, run, self._space, int(self.plan["search"]["trainings"]))
+        trials = search(self.plain, run, self._near, self.plan["search"]["trainings"])
         if len(trials) == 1 and self.left <= 0:
             spent = f"{self.spent / 60:.1f} minutes were spent when the plain training was measured"
             self.warnings.append(f"{spent}, all that was given: nothing else was tried")
@@ -529,32 +519,28 @@ class Tuning:
             steps *= 1.5  # rows are embedded before each epoch
         return steps + (4 if setting.source.startswith(AGAIN) else 3) * plain.measuring  # of dev, of test
 
-    def _space(self) -> Space:
-        """The settings that may be tried; the source of negatives is decided after the plain training."""
-        most = int(self.plan["search"]["most_steps"])
+    def _near(self, setting: Setting) -> Iterable[Setting]:
+        """The settings around one; the source of negatives is decided after the plain training."""
+        most = self.plan["search"]["most_steps"]
         if not self.task.in_batch:
-            return Space(most)
-        self.decide()
-        source = str(self.plan["negatives"]["source"])
-        method, _, ranks = source.partition(" ")
-        again = f"{AGAIN} {ranks if method == 'dense' else ''}".strip() if source else ""
+            return around(setting, most_steps=most)
         batches = ("ngame",) if self.task.kind == "static embedding" else ()
-        return Space(most, source, again, batches)
+        return around(setting, most_steps=most, source=self.source(), batches=batches)
 
     def _forget(self, trials: Sequence[Candidate]) -> None:
         """Remove models but the plain one and those that may enter the mean of weights; measures stay."""
         best = {*averaged(trials), *self._plainest(trials, len(trials)).members, self.plain}
         for each in trials:
             if each.members[0] not in best:
-                shutil.rmtree(self.cache.path(f"{TEMPORARY}/model", self._key(each.members[0])), ignore_errors=True)
+                shutil.rmtree(self.place(each.members), ignore_errors=True)
 
     # What is deployed.
 
     def ranked(self, model: Candidate, part: Collection, split: str) -> Run:
         """Return the ranking of a split by the model that is taken, or by the base."""
         task, name = self.task, TUNED if model.members else self.label
-        key = {**self.of, "part": part.measured_digest, "split": split, "depth": task.depth, "share": model.share}
-        key["members"] = [self._key(each) for each in model.members]
+        key = {**self.of, "part": part.measured_digest, "split": split, "depth": task.depth}
+        key |= self._made_of(model.members, model.share)
 
         def make() -> Run:
             if model.members:
@@ -585,27 +571,30 @@ class Tuning:
         weight = even[plainest([values[each] for each in even])]
         return weight, values[weight]
 
+    def systems(self, model: Candidate, part: Collection, split: str, weight: float) -> list[Run]:
+        """Return the rankings of the partner, of the model and of both together, those of them that there are."""
+        ranked, partner = self.ranked(model, part, split), self.partner(part, split)
+        if partner.name == ranked.name or not len(partner.table):
+            return [ranked]
+        name = f"{partner.name} + {ranked.name}"
+        return [partner, ranked, fuse_runs([partner, ranked], name=name, **Fusion("z", weight).how)]
+
     def deploy(self, taken: Candidate) -> Section:
         """Choose on dev what is deployed, and the model's weight beside its partner: section [retriever].
 
         Of BM25, the model and both, or the first stage, the reranker and both, it is the first that
         the best one is not told apart from; the section has what each has on dev.
         """
-        model, partner = TUNED if taken.members else self.label, self.partner(self.dev, "dev")
-        systems: dict[str, Floats] = {}
-        weight = 1.0
-        if len(partner.table):
-            systems[partner.name] = on_split(partner, self.dev, "dev")
-        systems[model] = on_split(self.ranked(taken, self.dev, "dev"), self.dev, "dev")
-        fuses = self.task.in_batch or taken.members  # no folder is written for a reranker that is kept
-        if fuses and partner.name in systems and partner.name != model:
-            weight, both = self._fused(taken)
-            systems[f"{partner.name} + {model}"] = both
-        names = list(systems)
-        name = names[plainest(list(systems.values()))]
+        fuses = self.task.in_batch or bool(taken.members)  # no folder is written for a reranker that is kept
+        weight, runs = 1.0, self.systems(taken, self.dev, "dev", 1.0)[:2]
+        if fuses and len(runs) > 1:
+            weight = self._fused(taken)[0]
+            runs = self.systems(taken, self.dev, "dev", weight)
+        values = {run.name: on_split(run, self.dev, "dev") for run in runs}
+        name = runs[plainest(list(values.values()))].name
         deploys = {TUNED: "model", self.label: "base"}.get(name, "both" if " + " in name else name)
-        means = {each: float(values.mean()) for each, values in systems.items()}
-        shown = ", ".join(f"{each} {means[each]:.4f} ± {standard_error(systems[each]):.4f}" for each in names)
+        means = {each: float(on_dev.mean()) for each, on_dev in values.items()}
+        shown = ", ".join(f"{each} {means[each]:.4f} ± {standard_error(values[each]):.4f}" for each in means)
         reason = f"on dev {shown}; {name} is the first that no other is better than by more than a standard error"
         return {"deploys": deploys, "weight": weight, "dev": means, "reason": reason}
 
@@ -615,20 +604,13 @@ class Tuning:
         collection, task = self.collection, self.task
         candidates, taken = self.explore()
         retriever = self.plan.decide("retriever", lambda: self.deploy(taken))
-        base = candidates[0]
-        runs = [self.ranked(base, collection, "test")]
-        if taken.members:
-            runs.append(self.ranked(taken, collection, "test"))
-        partner, model = self.partner(collection, "test"), runs[-1]
-        if len(partner.table) and partner.name != model.name:
-            runs += [] if partner.name in {run.name for run in runs} else [partner]
-            name, how = f"{partner.name} + {model.name}", Fusion("z", float(retriever["weight"])).how
-            runs.append(fuse_runs([partner, model], name=name, **how))
+        systems = self.systems(taken, collection, "test", retriever["weight"])
+        runs = [self.ranked(candidates[0], collection, "test"), *systems[1:2], *systems]  # shown in this order
         if isinstance(task, RerankerTask) and task.first_stage != BM25:
             runs.append(bm25_run(collection, "test", depth=task.depth, lexical=self.lexical))
+        runs = list({run.name: run for run in runs}.values())
         self.say("measured on test")
-        self.plan.write(self.output / PLAN)
-        source = str(self.plan.sections.get("negatives", {}).get("source", ""))
+        source = self.plan.sections.get("negatives", {}).get("source")
         if source:
             self.mined(source).write(self.output / "negatives.parquet")
         tuned = Tuned(
@@ -640,7 +622,7 @@ class Tuning:
             base=self.base,
             taken=taken,
             candidates=tuple(candidates),
-            dev=retriever.get("dev", {}),
+            dev=retriever["dev"],
             decision=self.decision,
             warnings=tuple(self.warnings),
         )
@@ -648,6 +630,10 @@ class Tuning:
             self._write(taken, tuned)
         if task.in_batch or taken.members:
             self._write_retriever(tuned)
+        write_json(self.output / "tune.json", tuned.to_json())
+        tuned.report(self.output / PAGE)
+        shutil.rmtree(self.cache.folder / TEMPORARY, ignore_errors=True)
+        log.info("report: %s", self.output / PAGE)
         return tuned
 
     def _write(self, taken: Candidate, tuned: Tuned) -> None:
@@ -662,7 +648,8 @@ class Tuning:
                 add_to_card(aside, "\n\n".join(["## Measured with foils tune", *proof]) + "\n")
             return {"model": "model"}
 
-        self.cache.facts("written", {"model": [self._key(each) for each in taken.members], "proof": proof}, write)
+        made_of = self._made_of(taken.members, taken.share)
+        self.cache.facts("written", {**made_of, "proof": proof}, write)
 
     def _write_retriever(self, tuned: Tuned) -> None:
         """Write what is deployed, so that the folder answers new queries by it."""
@@ -671,12 +658,8 @@ class Tuning:
             model = str(Path(model).resolve())
         deploys = tuned.deploys if tuned.deploys in ("both", BM25) else "model"
         named = named_collection(self.whole, self.plan["given"], self.output)
-        weight = float(self.plan["retriever"]["weight"])
+        weight = self.plan["retriever"]["weight"]
         Fusion("z", weight, deploys, model, self.lexical.facts, named).write(self.output / TUNED_FILE)
-
-    def tidy(self) -> None:
-        """Remove what is big and no longer needed: models, checkpoints and vectors of what was tried."""
-        shutil.rmtree(self.cache.folder / TEMPORARY, ignore_errors=True)
 
     def say(self, message: str) -> None:
         """Tell how far it is."""

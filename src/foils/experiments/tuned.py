@@ -6,7 +6,7 @@ Each training, each mean of weights and each share of the way back to the base i
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -103,38 +103,29 @@ class Setting:
         return f"{counted(self.steps, 'steps')} at {self.learning_rate:.3g}, {negatives}{filled}"
 
 
-@dataclass(frozen=True)
-class Space:
-    """The settings that may be tried.
+def around(setting: Setting, *, most_steps: int, source: str = "", batches: Sequence[str] = ()) -> Iterator[Setting]:
+    """Yield the settings that differ from one in one thing, in the order in which they are tried.
 
-    Attributes:
+    Args:
+        setting: the one.
         most_steps: the longest training.
-        source: of mined negatives; empty: none is tried.
-        again: source that the recipe's model mines; empty: none is tried.
+        source: of mined negatives; empty: none is tried. With it the recipe's model mines some itself.
         batches: further ways of filling batches.
     """
-
-    most_steps: int
-    source: str = ""
-    again: str = ""
-    batches: tuple[str, ...] = ()
-
-    def around(self, setting: Setting) -> Iterator[Setting]:
-        """Yield the settings that differ from one in one thing, in the order in which they are tried."""
-        for batches in self.batches:
-            yield replace(setting, batches=batches)
-        if self.source and not setting.source:
-            yield replace(setting, source=self.source, per_query=NEGATIVES[0])
-        if setting.steps < self.most_steps:
-            yield replace(setting, steps=min(self.most_steps, 2 * setting.steps))
-        for factor in (RATE_STEP, 1 / RATE_STEP):
-            yield replace(setting, learning_rate=float(f"{setting.learning_rate * factor:.3g}"))
-        if self.source and setting.source:
-            more = [count for count in NEGATIVES if count > setting.per_query]
-            if more:
-                yield replace(setting, per_query=more[0])
-            if self.again:
-                yield replace(setting, source=self.again)
+    for each in batches:
+        yield replace(setting, batches=each)
+    if source and not setting.source:
+        yield replace(setting, source=source, per_query=NEGATIVES[0])
+    if setting.steps < most_steps:
+        yield replace(setting, steps=min(most_steps, 2 * setting.steps))
+    for factor in (RATE_STEP, 1 / RATE_STEP):
+        yield replace(setting, learning_rate=float(f"{setting.learning_rate * factor:.3g}"))
+    if source and setting.source:
+        more = [count for count in NEGATIVES if count > setting.per_query]
+        if more:
+            yield replace(setting, per_query=more[0])
+        method, _, ranks = source.partition(" ")
+        yield replace(setting, source=f"{AGAIN} {ranks}" if method == "dense" and ranks else AGAIN)
 
 
 @dataclass(frozen=True)
@@ -180,7 +171,7 @@ class Candidate:
 def search(
     recipe: Setting,
     run: Callable[[Setting, list[Candidate]], Candidate | None],
-    space: Callable[[], Space],
+    near: Callable[[Setting], Iterable[Setting]],
     most: int,
 ) -> list[Candidate]:
     """Try the recipe, then settings around the best on dev, until none of them is better.
@@ -188,19 +179,14 @@ def search(
     Args:
         recipe: the plain training.
         run: trains and measures, knowing what was tried before; None: the time does not allow it.
-        space: what may be tried, asked for once the recipe is measured.
+        near: the settings around one, asked for once the recipe is measured.
         most: trainings at most.
     """
-    trials: list[Candidate] = []
-    first = run(recipe, trials)
-    if first is None:
-        return trials
-    trials.append(first)
-    tried = {recipe}
-    while len(tried) < most:
+    first = run(recipe, [])
+    trials, tried = [] if first is None else [first], {recipe}
+    while trials and len(tried) < most:
         best = max(trials, key=lambda each: each.mean)
-        new = (setting for setting in space().around(best.members[0]) if setting not in tried)
-        setting = next(new, None)
+        setting = next((each for each in near(best.members[0]) if each not in tried), None)
         if setting is None:
             break
         tried.add(setting)
@@ -307,8 +293,7 @@ class Tuned(Result):
     @property
     def deploys(self) -> str:
         """What to deploy, as dev chose it: both, model (the tuned one), base, bm25 or first stage."""
-        chosen = str(self.plan["retriever"]["deploys"])
-        return ("model" if self.better else "base") if chosen in ("model", "base") else chosen
+        return str(self.plan["retriever"]["deploys"])
 
     @property
     def system(self) -> str:

@@ -302,7 +302,7 @@ def check_writable(folder: str | Path) -> None:
 
 # How the names of outputs end, in lower case; "": a name without an ending will do.
 PARQUET, JSON, JSONL, HTML = (".parquet", ""), (".json", ""), (".jsonl", ""), (".html", ".htm", "")
-TREC, TOML, LABEL_FILES = (".trec", ".run", ".txt", ""), (".toml", ""), (".tsv", ".csv", ".jsonl", ".parquet")
+TREC, LABEL_FILES = (".trec", ".run", ".txt", ""), (".tsv", ".csv", ".jsonl", ".parquet")
 FOLDER = "/"  # in the place of an ending: what is written is a folder
 SHOWN = (".html", ".trec", ".run")  # what nothing reads that is given the folder around it
 
