@@ -96,19 +96,19 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     collection, _ = hidden(whole, hide, seed)
     mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
     start = time.process_time()
-    every = evidence_of(collection, mined, *ENCODING.open(collection))
+    asked_of, features = evidence_of(collection, mined, *ENCODING.open(collection))
     seconds, rows = time.process_time() - start, []
-    truth, pairs = false_ones(mined, whole)[every.rows], pairs_in(mined.table.take(every.rows))
-    score = {"nearest": recall_at(every.features[:, every.names.index("nearest")], truth)}
+    truth, pairs = false_ones(mined, whole)[asked_of], pairs_in(mined.table.take(asked_of))
+    score = {"nearest": recall_at(features["nearest"], truth)}
     nobody = answers_of(Labels(pa.table({})), pairs, None)
     for budget in (60 / len(pairs), 300 / len(pairs), 0.01, 0.05):
         judge, settings = by_function(Oracle(whole, NOISE, seed)), RelabelSettings(budget=budget, seed=seed)
-        sheet, _ = drawn_sheet(collection, mined, every.rows, Labels(pa.table({})), judge.name, settings)
+        sheet, _ = drawn_sheet(collection, mined, asked_of, Labels(pa.table({})), judge.name, settings)
         ask_program(judge, sheet, pairs["query_id"], checks=100, seed=seed)
         asked = with_errors(answers_of(sheet.labels(), pairs, judge.name), nobody)
-        for names in (every.names, ("nearest",)):
-            start, features = time.process_time(), every.features[:, [every.names.index(name) for name in names]]
-            verdict = verdicts_of(learn(features, [asked]), [asked], nobody, 0.9, 0.95)[0]
+        for names in ([*features], ["nearest"]):
+            start, columns = time.process_time(), np.column_stack([features[name] for name in names])
+            verdict = verdicts_of(learn(columns, [asked]), [asked], nobody, 0.9, 0.95)[0]
             rows.append({"budget": budget, "other_queries": len(names) > 1, **found(verdict, truth),
                          "seconds": round(time.process_time() - start, 1)})  # fmt: skip
     return {"collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "rows": len(pairs),

@@ -260,13 +260,13 @@ def test_the_evidence_by_hand(tmp_path: Path) -> None:
     table = {"query_id": [q for q, _ in pairs], "doc_id": [d for _, d in pairs], "source": ["s"] * 6}
     negatives = Negatives(pa.table({**table, "rank": list(range(6)), "score": [1.0] * 6}))
     encoder = HashingEncoder()
-    evidence = evidence_of(collection, negatives, encoder, VectorStore(tmp_path))
-    assert evidence.names == ("nearest", "labelled together")
-    assert evidence.rows.tolist() == [0, 1, 2, 3, 5], "q1's a is a positive"
+    rows, features = evidence_of(collection, negatives, encoder, VectorStore(tmp_path))
+    assert [*features] == ["nearest", "labelled together"]
+    assert rows.tolist() == [0, 1, 2, 3, 5], "q1's a is a positive"
     vectors = dict(zip(documents, encoder.encode([*documents.values()], "document"), strict=True))
     known = {query: [*of] for query, of in qrels.items()}
     nearest = [max(vectors[d] @ vectors[each] for each in known[q]) for q, d in pairs if (q, d) != ("q1", "a")]
-    for column, values in zip(evidence.features.T, (nearest, np.log1p([1, 0, 0, 0, 0])), strict=True):
+    for column, values in zip(features.values(), (nearest, np.log1p([1, 0, 0, 0, 0])), strict=True):
         np.testing.assert_allclose(column, (values - np.mean(values)) / np.std(values), atol=1e-5)
 
 
@@ -275,9 +275,9 @@ def test_a_text_of_a_language_model_is_near_an_answer_or_not(tmp_path: Path) -> 
     texts = ["document 0 of subject 0", "something else"]
     columns = {"query_id": ["q0", "q0"], "doc_id": ["x", "y"], "source": ["llm"] * 2, "rank": [0, 1], "text": texts}
     table = pa.table({**columns, "score": [0.0, 0.0]})
-    evidence = evidence_of(collection, Negatives(table), HashingEncoder(), VectorStore(tmp_path))
-    assert evidence.names == ("nearest",), "no label of another query leads to a text that is in no collection"
-    assert evidence.features[0, 0] > evidence.features[1, 0]
+    _, features = evidence_of(collection, Negatives(table), HashingEncoder(), VectorStore(tmp_path))
+    assert [*features] == ["nearest"], "no label of another query leads to a text that is in no collection"
+    assert features["nearest"][0] > features["nearest"][1]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from foils.data.records import DELIMITERS
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import Provenance, codes, column_or_nulls, provenance
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import LLMSettings, Questions, RelevanceQuestions, Usage
+from foils.llm import LLMSettings, RelevanceQuestions, Usage
 from foils.pages import shortened
 from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask
 from foils.rating.judges import RELEVANCE
@@ -103,15 +103,10 @@ def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     joined = pa.concat_tables(tables)
     if not len(joined):
         raise InputError("the sources keep no negative; there is nothing to label")
-    indices = codes(pair_keys(joined))
-    # Numbers count up as they are met.
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))
+    indices = codes(pair_keys(joined))  # numbers count up as they are met
+    first = np.unique(indices, return_index=True)[1]
     ends = np.cumsum([len(table) for table in tables])[:-1]
-    members = {}
-    for name, part in zip(sources, np.split(indices, ends), strict=True):
-        inside = np.zeros(len(first), bool)
-        inside[part] = True
-        members[name] = np.flatnonzero(inside)
+    members = {name: np.unique(part) for name, part in zip(sources, np.split(indices, ends), strict=True)}
     ranks = np.concatenate([negatives.kept()["rank"].to_numpy() for negatives in sources.values()])
     smallest = np.full(len(first), np.iinfo(ranks.dtype).max, ranks.dtype)
     np.minimum.at(smallest, indices, ranks)
@@ -142,8 +137,7 @@ class LabelSheet:
         pairs: key -> columns in the file, less answer and judge: of the drawn pairs, then of others
             that are labelled.
         provenance: of the file.
-        answers: key -> judge -> 1, 0, or None for a pair that was skipped.
-        changed: (key, judge) -> the answers that were given or taken back here.
+        answers: (key, judge) -> 1, 0, None for a pair that was skipped, or `GONE`.
     """
 
     path: Path | None
@@ -152,8 +146,7 @@ class LabelSheet:
     shown: Sequence[Pair]
     pairs: dict[str, dict[str, Any]]
     provenance: Provenance = field(default_factory=dict)
-    answers: dict[str, dict[str, int | None]] = field(default_factory=dict)
-    changed: dict[tuple[str, str], Any] = field(default_factory=dict)
+    answers: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path | None, collection: Collection, universe: PairPool, drawn: Drawn, **more: Any) -> LabelSheet:
@@ -163,18 +156,15 @@ class LabelSheet:
         columns = zip(keys, pairs, drawn.probability.tolist(), universe.holders(drawn.rows), strict=True)
         of_key = {key: {**pair, "probability": p, "sources": names} for key, pair, p, names in columns}
         sheet = cls(path, collection, keys, shown_of(collection, pairs), of_key, **more)
-        sheet._take_in()
+        sheet._read()
         return sheet
 
-    def _take_in(self) -> None:
-        """Add the answers that the file has and that were not changed here, as another person's meanwhile."""
-        if self.path is None or not self.path.exists():
-            return
-        changed, self.changed = self.changed, {}
-        self.add(Labels.of(self.path, self.collection))
-        self.changed = {}
-        for (key, judge), answer in changed.items():
-            self._set(key, judge, answer)
+    def _read(self) -> None:
+        """Take in what the file holds, as another person's answers meanwhile; those that are here count."""
+        if self.path is not None and self.path.exists():
+            here, self.answers = self.answers, {}
+            self.add(Labels.of(self.path, self.collection))
+            self.answers |= here
 
     def add(self, labels: Labels, *, person: str = PERSON) -> int:
         """Add answers, and return how many are about pairs that were not drawn.
@@ -191,20 +181,19 @@ class LabelSheet:
             if row["judge"] is None:
                 continue
             key = self.keys[place] if place >= 0 else key
-            self._set(key, person if row["judge"] == PERSON else row["judge"], row["relevant"])
+            self.answers[key, person if row["judge"] == PERSON else row["judge"]] = row["relevant"]
             sources = row["sources"] if row["sources"] in CHECKS else None
             self.pairs.setdefault(key, {**row, "probability": None, "sources": sources})
             others += place < 0 and sources is None
         return others
 
-    def unanswered(self) -> list[int]:
-        """Return the places of the drawn pairs that nobody has judged or skipped."""
-        return [place for place, key in enumerate(self.keys) if not self.answers.get(key)]
-
-    def _set(self, key: str, judge: str, answer: Any) -> None:
-        self.changed[key, judge] = self.answers.setdefault(key, {})[judge] = answer
-        if answer is GONE:
-            del self.answers[key][judge]
+    def judged(self) -> dict[str, dict[str | None, int | None]]:
+        """Return key -> judge -> 1, 0 or None, of every pair."""
+        judged: dict[str, dict[str | None, int | None]] = {key: {} for key in self.pairs}
+        for (key, judge), answer in self.answers.items():
+            if answer is not GONE:
+                judged[key][judge] = answer
+        return judged
 
     def open(self, judge: str) -> list[int]:
         """Return the places of the drawn pairs that a judge has neither judged nor skipped."""
@@ -212,19 +201,21 @@ class LabelSheet:
 
     def has(self, key: str, judge: str) -> bool:
         """Tell whether a judge has judged or skipped a pair."""
-        return judge in self.answers.get(key, {})
+        return self.answers.get((key, judge), GONE) is not GONE
 
     def record(self, place: int, judge: str, relevant: Any) -> None:
         """Keep an answer, None for a pair that is skipped; `GONE` takes one back, where there is one."""
-        self._set(self.keys[place], judge, relevant)
+        self.answers[self.keys[place], judge] = relevant
 
     def labels(self) -> Labels:
         """Return the drawn pairs with answers, a row for each judge, and after them the answers to others."""
-        unjudged = {key: {None: None} for key in self.keys}
+        judged = self.judged()
+        for key in self.keys:
+            judged[key] = judged[key] or {None: None}
         rows = [
-            {**columns, "judge": judge, "relevant": relevant}
-            for key, columns in self.pairs.items()
-            for judge, relevant in (self.answers.get(key) or unjudged.get(key, {})).items()
+            {**self.pairs[key], "judge": judge, "relevant": relevant}
+            for key, answers in judged.items()
+            for judge, relevant in answers.items()
         ]
         return Labels(pa.Table.from_pylist(rows, LABEL_COLUMNS), self.provenance)
 
@@ -233,7 +224,7 @@ class LabelSheet:
         if self.path is None:
             return
         with one_at_a_time(self.path):
-            self._take_in()
+            self._read()
             self.labels().write(self.path)
 
 
@@ -378,14 +369,12 @@ class PairJudge:
         judge: returns for each pair whether its document is relevant; None where there is no answer.
         compares: whether it compares the document with the labelled positive, and has no answer without one.
         questions: of a language model, which count what they take.
-        recount: counts what the kept answers about pairs took.
     """
 
     name: str
     judge: Callable[[Sequence[Pair]], Iterable[bool | None]]
     compares: bool = False
-    questions: Questions | None = None
-    recount: Callable[[Sequence[Pair]], object] | None = None
+    questions: RelevanceQuestions | None = None
 
 
 def against_positive(name: str, compared: Judge) -> PairJudge:
@@ -422,16 +411,14 @@ def by_function(function: Answer) -> PairJudge:
 def by_language_model(questions: RelevanceQuestions) -> PairJudge:
     """Return a language model that is asked about each pair: relevant from a probability of ½ on."""
 
-    def prompts(pairs: Sequence[Pair]) -> list[str]:
-        return questions.prompts([pair.query for pair in pairs], [pair.document for pair in pairs])
-
     def judge(pairs: Sequence[Pair]) -> list[bool | None]:
-        return [None if p is None else p >= 0.5 for p in questions.ask(prompts(pairs))]
+        return [None if p is None else p >= 0.5 for p in questions.ask(_prompts(questions, pairs))]
 
-    return PairJudge(
-        f"llm:{questions.client.model}", judge, questions=questions,
-        recount=lambda pairs: questions.recalled(prompts(pairs)),
-    )  # fmt: skip
+    return PairJudge(f"llm:{questions.client.model}", judge, questions=questions)
+
+
+def _prompts(questions: RelevanceQuestions, pairs: Sequence[Pair]) -> list[str]:
+    return questions.prompts([pair.query for pair in pairs], [pair.document for pair in pairs])
 
 
 def open_judge(who: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> PairJudge:
@@ -670,9 +657,9 @@ def ask_program(
 def _ask(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
     """Have the open pairs judged under a name; what was answered is kept, should it fail."""
     places, missing = sheet.open(name), 0
-    unjudged = set(places)
-    if judge.recount is not None:
-        judge.recount([pair for place, pair in enumerate(sheet.shown) if place not in unjudged])
+    if judge.questions is not None:  # what the answers took that are there already is counted, too
+        answered = [sheet.shown[place] for place in {*range(len(sheet.shown))}.difference(places)]
+        judge.questions.recalled(_prompts(judge.questions, answered))
     try:
         for place, answer in zip(places, judge.judge([sheet.shown[place] for place in places]), strict=True):
             missing += answer is None
@@ -740,7 +727,8 @@ def label(
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
     unanswered: list[int] = []
     if labelling.sheet is not None:
-        unanswered = sheet.unanswered()
+        judged = sheet.judged()
+        unanswered = [place for place, key in enumerate(sheet.keys) if not judged[key]]
         write_sheet(Path(labelling.sheet), sheet, unanswered)
     elif who == TERMINAL or (who is None and not labelling.answers):
         width = min(get_terminal_size().columns, 120)

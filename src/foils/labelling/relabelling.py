@@ -103,26 +103,13 @@ class RelabelSettings(Settings):
         return max(1, round(self.budget * rows)) if self.budget <= 1 else min(rows, round(self.budget))
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Features of the rows of a table.
-
-    Attributes:
-        rows: (k,) rows of the table whose query the split judges, and whose document is none of its
-            positives.
-        names: of the features.
-        features: (k, f), of mean 0 and standard deviation 1; those that do not vary are left out.
-    """
-
-    rows: Rows
-    names: tuple[str, ...]
-    features: Floats
-
-
 def evidence_of(
     collection: Collection, negatives: Negatives, encoder: Encoder, store: VectorStore, *, split: str = "train"
-) -> Evidence:
-    """Return two features of each row.
+) -> tuple[Rows, dict[str, Floats]]:
+    """Return rows of the table, and features of each, of mean 0 and standard deviation 1.
+
+    The rows are those whose query the split judges, and whose document is none of its positives. A
+    feature that does not vary is left out.
 
     - nearest: the similarity of the document to the nearest of the query's labelled positives.
     - labelled together: log(1 + number of ways) from the query over a positive of it and another
@@ -152,8 +139,7 @@ def evidence_of(
         "labelled together": _labelled_together(known, places, doc_rows[rows], len(collection.documents)),
     }
     varying = {name: values for name, values in columns.items() if values.std() > 1e-9}
-    features = [(values - values.mean()) / values.std() for values in varying.values()]
-    return Evidence(rows, tuple(varying), np.column_stack([np.zeros((len(rows), 0)), *features]))
+    return rows, {name: (values - values.mean()) / values.std() for name, values in varying.items()}
 
 
 def _nearest(known: Positives, places: Rows, texts: DocumentTexts, encoder: Encoder, store: VectorStore) -> Floats:
@@ -450,8 +436,8 @@ def relabel(
 
     # 1. What is seen of each row before anybody answers.
     encoder, store = encoding.open(loaded)
-    evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split)
-    pairs = pairs_in(named.negatives.table.take(pa.array(evidence.rows)))
+    rows, features = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split)
+    pairs = pairs_in(named.negatives.table.take(pa.array(rows)))
 
     # 2. Answers: those that are there, and the judge's about a sample of the rows.
     tables = [Labels.of(each, loaded).table for each in several(relabelling.labels)]
@@ -459,7 +445,7 @@ def relabel(
     asked, models = dict[str, int](), dict[str, Usage]()
     if relabelling.judge is not None:
         judge = open_judge(relabelling.judge, loaded, llm, encoding)
-        sheet, labels = drawn_sheet(loaded, named.negatives, evidence.rows, labels, judge.name, relabelling)
+        sheet, labels = drawn_sheet(loaded, named.negatives, rows, labels, judge.name, relabelling)
         asked = {judge.name: len(sheet.open(judge.name))}
         models = ask_program(judge, sheet, pairs["query_id"], checks=relabelling.checks, seed=relabelling.seed)
         labels = Labels(pa.concat_tables([labels.table, sheet.labels().table]))
@@ -471,7 +457,7 @@ def relabel(
         judges[name] = with_errors(answers_of(labels, pairs, name), people)
     best_first = [each for name, each in judges.items() if name == PEOPLE]
     best_first += [each for name, each in reversed(judges.items()) if name != PEOPLE and each.believed]
-    crowd = learn(evidence.features, best_first)
+    crowd = learn(np.column_stack([np.zeros((len(rows), 0)), *features.values()]), best_first)
     verdict, high, low = verdicts_of(
         crowd, best_first, people, relabelling.positive_precision, relabelling.negative_precision
     )
@@ -479,9 +465,9 @@ def relabel(
     # 4. The table with its two columns; rows that are called positive are rejected.
     relevance = np.full(len(named.negatives), np.nan)
     if best_first:  # without an answer that is believed nothing is known
-        relevance[evidence.rows] = crowd.posterior
+        relevance[rows] = crowd.posterior
     verdicts = np.full(len(named.negatives), None, object)
-    verdicts[evidence.rows] = verdict
+    verdicts[rows] = verdict
     columns = {"relevance": pa.array(relevance), "verdict": pa.array(verdicts, pa.string())}
     table = named.negatives.with_columns(columns).reject(verdicts == POSITIVE, RELEVANT)
     if relabelling.unsure == REJECT:
