@@ -90,7 +90,7 @@ def test_a_stopped_mining_goes_on_with_the_block_it_was_at(small, tmp_path, monk
     monkeypatch.setattr(BM25Retriever, "search", stopped)
     with pytest.raises(KeyboardInterrupt):
         mine(small, method="bm25", top=2)
-    kept = [*tmp_path.glob("mined/*/*.npz")]
+    kept = [*tmp_path.glob("mined/*/*/*.npz")]
     assert len(kept) == 2
     kept[0].write_bytes(kept[0].read_bytes()[:-30])  # a damaged one counts as none
     searched.clear()

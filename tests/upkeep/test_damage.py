@@ -156,7 +156,7 @@ def test_mined_blocks(cache, folder, caplog, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             foils.mine(loaded, "bm25", top=3)
         monkeypatch.setattr(BM25Retriever, "search", search)
-        return sorted(cache.glob("mined/*/*.npz"))
+        return sorted(cache.glob("mined/*/*/*.npz"))
 
     first, second = left()
     for name, data in {**spoilings(first, 60), "another block": second.read_bytes()}.items():

@@ -13,8 +13,6 @@ the unlabelled relevant documents that are kept.
 
 from __future__ import annotations
 
-import io
-import logging
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -48,12 +46,10 @@ from foils.mining.rules import (
     with_judgements_of,
 )
 from foils.runtime import progress, seeds
-from foils.runtime.errors import FoilsError, InputError
-from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, read_guarded, write_guarded
+from foils.runtime.errors import InputError
+from foils.runtime.files import cache_place, digest_of, kept_folder, remove_whole
 from foils.runtime.options import Option, spelled
 from foils.runtime.parallel import map_shards
-
-log = logging.getLogger(__name__)
 
 QUERIES = 4_096  # ranked at once
 DEPTH = 10  # times `top`: where the window ends when rules reject and no end is given
@@ -165,25 +161,13 @@ def _joined(parts: Sequence[Lists]) -> Lists:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _read(path: Path) -> Lists | None:
-    """Return the lists that a file keeps; None where there is none, or it is damaged, and then removed."""
-    if not path.exists():
-        return None
-    try:
-        with np.load(io.BytesIO(read_guarded(path))) as kept:
-            return {name: kept[name] for name in kept.files}
-    except DAMAGE as error:
-        discard(path, "mined block", error)
-        return None
+def _read(folder: Path) -> Lists:
+    with np.load(folder / "lists.npz") as kept:
+        return {name: kept[name] for name in kept.files}
 
 
-def _write(path: Path, lists: Lists) -> None:
-    file = io.BytesIO()
-    np.savez(file, **lists)  # type: ignore[arg-type]  # mypy takes the names for its other arguments
-    try:
-        write_guarded(path, file.getvalue())
-    except FoilsError as error:  # a cache that may only be read, a full disk
-        log.warning("what is mined is not kept until the end: %s", error)
+def _write(folder: Path, lists: Lists) -> None:
+    np.savez(folder / "lists.npz", **lists)  # type: ignore[arg-type]  # mypy takes the names for its other arguments
 
 
 @dataclass(frozen=True)
@@ -318,22 +302,16 @@ class Miner:
                 advance(len(blocks[len(parts)]))
                 parts.append(part)
         if kept is not None:
-            for path in kept.glob("*.npz"):
-                path.unlink(missing_ok=True)
-            with suppress(OSError):  # another process mines the same, and writes there
-                kept.rmdir()
+            with suppress(OSError):  # another process mines the same, and removed it
+                remove_whole(kept)
         return _joined(parts)
 
     def _block(self, kept: Path | None, block: tuple[int, Rows]) -> Lists:
         """The candidates of one block, read where they were kept."""
         if kept is None:
             return self._searched(block[1])
-        place = kept / f"{block[0]}.npz"
-        lists = _read(place)
-        if lists is None:
-            lists = self._searched(block[1])
-            _write(place, lists)
-        return lists
+        place = kept / str(block[0])
+        return kept_folder(place, "mined block", partial(_read, place), partial(self._searched, block[1]), _write)
 
     def _searched(self, query_rows: Rows) -> Lists:
         """Search ever deeper, for the queries whose list is still short, until each is full or ends."""

@@ -464,30 +464,6 @@ def _checksum(value: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def write_guarded(path: Path, data: bytes) -> None:
-    """Write bytes whole, with a checksum of them and of the names of file and folder before them."""
-    with write_whole(path) as aside:
-        aside.write_bytes(_guard(path, data) + data)
-
-
-def read_guarded(path: Path) -> bytes:
-    """Return the bytes that `write_guarded` wrote.
-
-    Raises:
-        OSError: there is no such file, or it may not be read.
-        ValueError: it is damaged, or lay in another place.
-    """
-    whole = path.read_bytes()
-    if whole[:8] != _guard(path, whole[8:]):
-        raise ValueError(CHANGED)
-    return whole[8:]
-
-
-def _guard(path: Path, data: bytes) -> bytes:
-    place = xxhash.xxh3_64_intdigest(f"{path.parent.name}/{path.name}".encode())
-    return xxhash.xxh3_64(data, seed=place).digest()
-
-
 def write_parts(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write meta.json of a folder that is being filled: these facts, and the checksums of the files there."""
     files = {path.name: file_checksum(path) for path in sorted(folder.iterdir()) if path.is_file()}
