@@ -56,22 +56,21 @@ class Cache(Result):
 
     def tables(self) -> list[Table]:
         """Return a row for each kind with its entries and their size, and after pruning those that were removed."""
-        shown = {"entries": self.entries, **({"removed": self.removed} if self.pruned else {})}
-        columns = ["kind", *(name for part in shown for name in (part, "MiB"))]
-        rows = []
+        columns, rows = ["kind", "entries", "MiB", *(["removed", "MiB"] if self.pruned else [])], []
         for kind in CACHED:
-            sizes = [[each.bytes for each in entries if each.kind == kind] for entries in shown.values()]
-            cells = [cell for part in sizes for cell in (f"{len(part):,}", f"{sum(part) / 2**20:,.1f}")]
-            rows.append((kind, *cells))
+            cells = [kind]
+            for part in (self.entries, self.removed) if self.pruned else (self.entries,):
+                sizes = [each.bytes for each in part if each.kind == kind]
+                cells += [f"{len(sizes):,}", f"{sum(sizes) / 2**20:,.1f}"]
+            rows.append(cells)
         return [Table(f"the cache, {self.folder}", columns, rows)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries and what was removed."""
-        named = {
-            name: [{**vars(each), "path": str(each.path)} for each in getattr(self, name)]
-            for name in ("entries", "removed")
-        }
-        return {"folder": str(self.folder), **named}
+        entries, removed = (
+            [{**vars(each), "path": str(each.path)} for each in part] for part in (self.entries, self.removed)
+        )
+        return {"folder": str(self.folder), "entries": entries, "removed": removed}
 
 
 @door

@@ -87,13 +87,11 @@ class Client:
     def __post_init__(self) -> None:
         if not self.model:
             raise InputError("no model; name one that the server has")
-        address = urlsplit("")
         try:
-            address, _ = urlsplit(self.address), self.server
-            wrong = "" if address.scheme in ("http", "https") and address.hostname else "no http:// or https://"
+            wrong = "no http:// or https://" if self.address and not self.server else ""
         except ValueError as error:  # of the port, or of brackets
             wrong = str(error)
-        if self.address and wrong:
+        if wrong:
             raise InputError(f"{self.address}: no address ({wrong}); give one as http://localhost:8000/v1")
         if self.max_cost is not None and self.price is None:
             advice = f"give {spelled('price', 'IN,OUT')}, per million tokens, or a judge its own, as price=IN/OUT"
@@ -124,7 +122,7 @@ class Client:
     def server(self) -> str | None:
         """The server's address less any name, password and query; None: the openai package's own default."""
         parts = urlsplit(self.address)
-        if not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname:
             return None
         port = f":{parts.port}" if parts.port else ""
         return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
