@@ -45,14 +45,13 @@ from foils.batching.vectors import (
     Encode,
     ForwardWatch,
     Vectors,
-    broadcast,
     encoder_of,
     rank_and_count,
     share_cache,
 )
 from foils.data.run import grouped
 from foils.encode.models import similarity_of
-from foils.runtime.errors import FoilsError, FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 from foils.runtime.options import Option
 
 SAVED = "foils_batches.npz"
@@ -157,15 +156,9 @@ class HookEvents(TrainerCallback):  # type: ignore[misc]
         if isinstance(hook, BatchHook) and hasattr(hook, event):
             getattr(hook, event)(args, state, control, **more)
 
-    on_init_end = partialmethod(_tell, "on_init_end")
-    on_train_begin = partialmethod(_tell, "on_train_begin")
-    on_epoch_begin = partialmethod(_tell, "on_epoch_begin")
-    on_step_end = partialmethod(_tell, "on_step_end")
-    on_log = partialmethod(_tell, "on_log")
-    on_save = partialmethod(_tell, "on_save")
-    on_train_end = partialmethod(_tell, "on_train_end")
 
-
+for _event in ("init_end", "train_begin", "epoch_begin", "step_end", "log", "save", "train_end"):
+    setattr(HookEvents, f"on_{_event}", partialmethod(HookEvents._tell, f"on_{_event}"))
 DEFAULT_CALLBACKS.append(HookEvents)  # transformers makes one of each of these classes for every trainer
 
 
@@ -219,7 +212,7 @@ class PlannedBatchSampler(EpochBatchSampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         for batch in super().__iter__():
-            if self.cache is not None:
+            if self.planner.watch is not None and self.cache is not None:
                 self.planner.watch.expect(np.asarray(batch))
             yield batch
 
@@ -243,19 +236,17 @@ class PlannedBatchSampler(EpochBatchSampler):
     def _plan(self, epoch: int) -> Batches:
         planner, begin = self.planner, time.perf_counter()
         vectors = self._current_vectors(epoch)
-        embedded = time.perf_counter()
-        built: Batches | FoilsError | None = None
-        if rank_and_count()[0] == 0:
-            try:
-                if planner.kind(epoch) == "teacher" and self._communities is None:
-                    self._communities = planner.communities(planner.teacher or vectors)
-                how: dict[str, Any] = {"conflicts": self.conflicts, "seed": self.seed, "communities": self._communities}
-                built = planner.build(epoch, vectors, self.batch_size, rows=len(self.dataset), **how)
-            except FoilsError as error:
-                built = error
-        batches, self._communities = broadcast((built, self._communities))
-        if isinstance(batches, FoilsError):
-            raise batches
+        embedded, batches = time.perf_counter(), None
+        rank, count = rank_and_count()
+        if rank == 0:
+            if planner.kind(epoch) == "teacher" and self._communities is None:
+                self._communities = planner.communities(planner.teacher or vectors)
+            how: dict[str, Any] = {"conflicts": self.conflicts, "seed": self.seed, "communities": self._communities}
+            batches = planner.build(epoch, vectors, self.batch_size, rows=len(self.dataset), **how)
+        if count > 1:
+            from accelerate.utils import broadcast_object_list
+
+            batches, self._communities = broadcast_object_list([batches, self._communities])
         times = {"seconds_embedding": embedded - begin, "seconds_building": time.perf_counter() - embedded}
         planner.history.append({"epoch": float(epoch), **times})
         return cast("Batches", batches)
@@ -349,6 +340,7 @@ class BatchPlanner(BatchHook):
 
     made = PlannedBatchSampler
     unpickled = ("model", "teacher", "known", "sources", "watch")
+    watch: ForwardWatch | None = None
     _resumed_at = 0
 
     def __init__(
@@ -373,7 +365,6 @@ class BatchPlanner(BatchHook):
         self.model, self.positives, self.known = model, tuple(positives), known
         self.teacher, self.sources = teacher, sources
         self.history: list[dict[str, float]] = []
-        self.watch = ForwardWatch()
 
     def kind(self, epoch: int) -> str:
         """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
@@ -455,13 +446,14 @@ class BatchPlanner(BatchHook):
         if state.global_step:
             self.sampler.restore(checkpoint_of(args, state) / self.file)
         if self.method.vectors == "cached":
-            self.watch.start(model, self.sampler, split=bool(args.accelerator_config.split_batches))
+            self.on_train_end(args, state, control)
+            self.watch = ForwardWatch(model, self.sampler, split=bool(args.accelerator_config.split_batches))
             self._resumed_at = state.global_step
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Tell the sampler its epoch, and the watch where it begins."""
         super().on_epoch_begin(args, state, control, **more)
-        if self.method.vectors == "cached":
+        if self.watch is not None:
             each = args.gradient_accumulation_steps
             steps = max(1, -(-len(more["train_dataloader"]) // each))
             self.watch.begin(self._resumed_at % steps * each)
@@ -469,11 +461,13 @@ class BatchPlanner(BatchHook):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """See that HOBIT-C's cache got the step's vectors."""
-        self.watch.check()
+        if self.watch is not None:
+            self.watch.check()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave the model as it was."""
-        self.watch.stop()
+        if self.watch is not None:
+            self.watch.stop()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the order with the checkpoint."""

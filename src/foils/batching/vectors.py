@@ -147,14 +147,12 @@ def encoder_of(model: Any, args: Any = None) -> Encode:
                 if kept is not None:
                     width = int(model.get_embedding_dimension())
                     return model_outputs(model, texts, width, kept, task=task)
-            parts, more = [], {} if task is None else {"task": task}
-            for start in range(0, len(texts), 64 * size):
-                some = list(texts[start : start + 64 * size])
-                embedded = model.encode(
-                    some, prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True, **more
+            more = {} if task is None else {"task": task}
+            return array_of(
+                model.encode(
+                    list(texts), prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True, **more
                 )
-                parts.append(array_of(embedded))
-            return np.concatenate(parts)
+            )
         finally:
             model.train(training)
 
@@ -175,34 +173,20 @@ def rank_and_count() -> tuple[int, int]:
     return dist.get_rank(), dist.get_world_size()
 
 
-def broadcast(value: Any) -> Any:
-    """Return process 0's value in every process."""
-    rank, count = rank_and_count()
-    if count == 1:
-        return value
-    import torch.distributed as dist
-
-    box = [value if rank == 0 else None]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]
-
-
 def share_cache(cache: EmbeddingCache) -> None:
     """Give every process the vectors that any of them has stored in this epoch, block by block."""
-    _, count = rank_and_count()
-    if count == 1:
+    if rank_and_count()[1] == 1:
         return
-    import torch.distributed as dist
+    from accelerate.utils import gather_object
 
     rows = np.flatnonzero(cache.recent)
     for start in itertools.count(step=BLOCK):
-        part, box = rows[start : start + BLOCK], list[Any]([None] * count)
-        dist.all_gather_object(box, (part, cache.queries[part], cache.documents[part]) if part.size else None)
-        shared = [each for each in box if each is not None]
-        for each in shared:
-            cache.update(*each)
+        part = rows[start : start + BLOCK]
+        shared = gather_object([(part, cache.queries[part], cache.documents[part])] if part.size else [])
         if not shared:
             break
+        for each in shared:
+            cache.update(*each)
 
 
 class ForwardWatch:
@@ -212,26 +196,20 @@ class ForwardWatch:
     column: the first b vectors of a batch of b rows are the queries', the next b the positives'.
     Passes that are cut to fewer dimensions (Matryoshka), those of evaluations and those without
     gradients do not count.
+
+    Args:
+        model: that trains; it is watched until `stop`.
+        sampler: whose batches are trained on, and whose cache is filled.
+        split: whether of several processes each trains on its part of a batch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: Any, sampler: Any, *, split: bool) -> None:
+        self.sampler, self.split = sampler, split
         self.due: deque[Rows] = deque()  # of the batches that the sampler gave
         self.seen: list[Vectors] = []
         self.number = self.skipped = self.width = 0
         self.filled = False
-        self._handle: Any = None
-
-    def start(self, model: Any, sampler: Any, *, split: bool) -> None:
-        """Watch a model for a sampler; `split`: of several processes each trains on its part of a batch."""
-        self.sampler, self.split = sampler, split
-        self.stop()
-        self._handle = model.register_forward_hook(self._keep)
-
-    def stop(self) -> None:
-        """Watch no longer."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
+        self.stop = model.register_forward_hook(self._keep).remove
 
     def begin(self, skipped: int = 0) -> None:
         """Begin an epoch, of which the first batches are skipped."""
@@ -269,7 +247,7 @@ class ForwardWatch:
 
     def check(self) -> None:
         """Raise an InputError where a step's passes were not those of its rows."""
-        if self._handle is not None and self.due and (self.seen or not self.filled):
+        if self.due and (self.seen or not self.filled):
             raise InputError(
                 f"the loss computed {sum(map(len, self.seen))} vectors for {len(self.due[0])} rows of "
                 f"{len(self.sampler.columns)} texts; HOBIT-C needs a loss that embeds each column once"

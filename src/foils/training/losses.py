@@ -353,6 +353,22 @@ LOSSES: dict[str, dict[str, Any]] = {
   et al. 2015)."""
 
 
+def parts_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return objective, temperature, curriculum and mixing of a loss with these settings, in which some may lack.
+
+    Raises:
+        InputError: a setting out of range.
+    """
+    return {
+        "objective": objectives.contrast(settings.get("prior", 0.0), settings.get("concentration", 0.0)),
+        "temperature": objectives.Temperature(
+            settings["temperature"], learned=settings.get("learn_temperature", False)
+        ),
+        "least_gap": least_gap if settings.get("curriculum") else None,
+        "mixing": objectives.make_mixing(settings["mixing"], settings["alpha"]) if "mixing" in settings else None,
+    }
+
+
 def make_loss(
     name: str,
     model: Any,
@@ -371,14 +387,7 @@ def make_loss(
     """
     check_names("loss", [name], LOSSES)
     chosen = settings_checked(f"the loss {name}", LOSSES[name], settings)
-    parts: dict[str, Any] = {
-        "objective": objectives.contrast(chosen.get("prior", 0.0), chosen.get("concentration", 0.0)),
-        "temperature": objectives.Temperature(chosen["temperature"], learned=chosen.get("learn_temperature", False)),
-        "facts": data.facts,
-        "least_gap": least_gap if chosen.get("curriculum") else None,
-        "mixing": objectives.make_mixing(chosen["mixing"], chosen["alpha"]) if "mixing" in chosen else None,
-        "mask": mask,
-    }
+    parts = {**parts_of(chosen), "facts": data.facts, "mask": mask}
     if name in TEACHER_LOSSES:
         alpha, softened = chosen["alpha"], chosen["teacher_temperature"]
         Option(above=0).check("teacher_temperature", softened)

@@ -24,11 +24,10 @@ from torch.nn import functional
 from foils.data.collection import Rows
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import settings_checked, spelled
-from foils.selection.rules import least_gap
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training import objectives
-from foils.training.data import Floats, TrainingSet, features_of, rated
-from foils.training.losses import LOSSES, gradients_of
+from foils.training.data import Floats, LeastGap, TrainingSet, features_of, rated
+from foils.training.losses import LOSSES, gradients_of, parts_of
 from foils.training.settings import ELO, LABELS, TEACHER
 
 if TYPE_CHECKING:
@@ -144,31 +143,23 @@ class Contrast(nn.Module):  # type: ignore[misc]
     (ours; like the rest of the contrast it does not change where all scores of a list grow alike).
 
     Args:
+        objective: of `foils.training.objectives`.
+        temperature: τ of InfoNCE over logits; 1 is the logits' own scale.
+        least_gap: curriculum: epoch → gap that a negative must exceed to count in the contrast.
         regresses: whether there are two losses.
-        temperature: τ of InfoNCE over logits, above 0; 1 is the logits' own scale.
-        learn_temperature: whether τ is learned.
-        prior: π in [0, 1), the chance that a negative of a list is a positive.
-        concentration: β, at least 0; more attends to harder negatives.
-        curriculum: whether the epoch's least gap leaves negatives out of the contrast (ANMI 2.0 Table 3).
-
-    Raises:
-        InputError: a setting out of range.
     """
 
     def __init__(
         self,
+        objective: objectives.Objective,
+        temperature: objectives.Temperature,
+        least_gap: LeastGap | None,
         *,
-        regresses: bool = False,
-        temperature: float = 1.0,
-        learn_temperature: bool = False,
-        prior: float = 0.0,
-        concentration: float = 0.0,
-        curriculum: bool = False,
+        regresses: bool,
     ) -> None:
         super().__init__()
-        self.regresses, self.curriculum, self.epoch = regresses, curriculum, 1
-        self.temperature = objectives.Temperature(temperature, learned=learn_temperature)
-        self.objective = objectives.contrast(prior, concentration)
+        self.objective, self.temperature, self.least_gap = objective, temperature, least_gap
+        self.regresses, self.epoch = regresses, 1
 
     def set_epoch(self, epoch: int) -> None:
         """Take note of the epoch, counted from 1."""
@@ -177,8 +168,8 @@ class Contrast(nn.Module):  # type: ignore[misc]
     def forward(self, scores: Tensor, targets: Tensor, weights: Tensor, gaps: Tensor) -> Tensor:
         """Return the sums of a list, as `Terms` says."""
         positive, log_weights = torch.zeros(1, dtype=torch.int64, device=scores.device), weights.log()
-        if self.curriculum:
-            log_weights = log_weights.masked_fill(gaps <= least_gap(self.epoch), -torch.inf)
+        if self.least_gap is not None:
+            log_weights = log_weights.masked_fill(gaps <= self.least_gap(self.epoch), -torch.inf)
         least = {} if self.objective is objectives.weighted_infonce else {"least": scores.detach().min()[None]}
         losses = self.objective(scores[None], positive, log_weights[None], temperature=self.temperature(), **least)
         contrasted = _term(losses)
@@ -211,8 +202,9 @@ class RerankerKind:
 
 
 def _contrast(model: Any, **settings: Any) -> RerankerLoss:
-    mixing = objectives.make_mixing(settings.pop("mixing"), settings.pop("alpha")) if "mixing" in settings else None
-    return RerankerLoss(model, Contrast(regresses=mixing is not None, **settings), mixing=mixing)
+    parts = parts_of(settings)
+    mixing = parts.pop("mixing")
+    return RerankerLoss(model, Contrast(**parts, regresses=mixing is not None), mixing=mixing)
 
 
 def _of(terms: Terms) -> Callable[..., RerankerLoss]:
