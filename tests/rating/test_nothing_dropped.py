@@ -90,7 +90,7 @@ def test_predict_of_the_saved_reranker_returns_what_was_learned(rated, tmp_path,
     model = cross_encoder(tmp_path / "base")
     model.activation_fn = before
     trained = foils.train(
-        collection, table, model=model, reranker=True, loss=loss, target="elo", epochs=1, batch_size=8, max_length=16,
+        collection, table, model=model, reranker=True, loss=loss, epochs=1, batch_size=8, max_length=16,
         device="cpu", output=tmp_path / "trained",
     )  # fmt: skip
     served = CrossEncoder(str(trained.path), device="cpu")

@@ -28,8 +28,9 @@ from foils.training.data import PairFacts, training_set
 from foils.training.fit import train_model
 from foils.training.losses import (
     ContrastiveLoss,
-    Share,
     average_gradients,
+    check_shares,
+    gathered,
     matryoshka_loss,
 )
 from foils.training.objectives import (
@@ -315,11 +316,9 @@ def test_two_processes_train_what_one_trains(ends, name):
 
 
 def test_one_process_exchanges_nothing():
-    share, vectors = Share.of(3, gather=True), torch.randn(3, 2, requires_grad=True)
-    assert (share.rank, share.rows, share.count) == (0, 3, 1)
-    assert share.gathered(vectors) is vectors
-    assert share.averaged(vectors) is vectors
-    torch.testing.assert_close(share.norm(vectors, vectors), torch.sqrt(2 * vectors.square().sum()))
+    vectors = torch.randn(3, 2, requires_grad=True)
+    assert gathered(vectors) is vectors
+    check_shares(3)
     vectors.grad = torch.ones(3, 2)
     average_gradients([vectors])
     assert (vectors.grad == 1).all()
@@ -331,8 +330,8 @@ def test_shares_of_different_sizes_are_refused(monkeypatch):
 
     monkeypatch.setattr(losses, "rank_and_count", lambda: (0, 2))
     monkeypatch.setattr(losses.dist, "all_gather_object", gather)
-    refused(r"the processes have \[3, 2\] rows of a batch", Share.of, 3, gather=True)
-    assert Share.of(3, gather=False) == Share(3)
+    refused(r"the processes have \[3, 2\] rows of a batch", check_shares, 3)
+    check_shares(2)
 
 
 ROWS, BATCH, EPOCHS = 80, 8, 2

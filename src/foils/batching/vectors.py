@@ -42,6 +42,7 @@ class EmbeddingCache:
         self.queries: Vectors = np.empty((0, 0), np.float32)
         self.documents: Vectors = np.empty((0, 0), np.float32)
         self.recent = np.zeros(rows, bool)
+        self.fresh = np.zeros(rows, bool)  # what the other processes do not know yet
 
     def update(self, rows: Rows, queries: Vectors, documents: Vectors) -> None:
         """Store vectors (m, d) of these rows, replacing older ones; they are scaled here where the cache is.
@@ -49,13 +50,17 @@ class EmbeddingCache:
         Raises:
             InputError: vectors that are not finite or zero.
         """
-        if not self.queries.size:
-            self.queries, self.documents = np.zeros((2, self.rows, queries.shape[1]), np.float32)
         pair = (unit(queries), unit(documents)) if self.scaled else (np.asarray(queries), np.asarray(documents))
         if not all(np.isfinite(side).all() and side.any(axis=1).all() for side in pair):
             raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
-        self.queries[rows], self.documents[rows] = pair
-        self.recent[rows] = True
+        self.store(rows, *pair)
+        self.fresh[rows] = True
+
+    def store(self, rows: Rows, queries: Vectors, documents: Vectors) -> None:
+        """Store vectors (m, d) of these rows as they are."""
+        if not self.queries.size:
+            self.queries, self.documents = np.zeros((2, self.rows, queries.shape[1]), np.float32)
+        self.queries[rows], self.documents[rows], self.recent[rows] = queries, documents, True
 
     def turn(self) -> Rows:
         """Begin an epoch: return the rows that were not updated since the one before began, ascending."""
@@ -174,19 +179,20 @@ def rank_and_count() -> tuple[int, int]:
 
 
 def share_cache(cache: EmbeddingCache) -> None:
-    """Give every process the vectors that any of them has stored in this epoch, block by block."""
+    """Give every process the vectors that any of them has made since the last call, block by block."""
     if rank_and_count()[1] == 1:
         return
     from accelerate.utils import gather_object
 
-    rows = np.flatnonzero(cache.recent)
+    rows = np.flatnonzero(cache.fresh)
     for start in itertools.count(step=BLOCK):
         part = rows[start : start + BLOCK]
         shared = gather_object([(part, cache.queries[part], cache.documents[part])] if part.size else [])
         if not shared:
             break
         for each in shared:
-            cache.update(*each)
+            cache.store(*each)
+    cache.fresh[:] = False
 
 
 class ForwardWatch:

@@ -11,18 +11,18 @@ pieces, without gradients. (2) Compute the loss in blocks of queries, and its gr
 embeddings and the loss's own parameters. (3) In the backward pass, embed each piece again and pass
 its gradients on. Steps 1 and 3 are sentence-transformers'; step 2 is here.
 
-Each of W processes has b rows of a batch of B = W·b, in the order of the processes. A loss compares
-its own queries with the documents of all. Gradients of the model are averaged over processes by
-torch, so each process's loss is W/B times the sum over its own queries, and a document's gradient
-is the sum of what all processes say of it. With one process nothing is exchanged. Needs torch and
-sentence-transformers: import this module where it is used.
+Each of W processes has b rows of a batch of B = W·b, in the order of the processes, and computes the
+loss of the whole batch from all their vectors. The gradient of a vector is the sum of what all W
+say of it; torch averages gradients of the model over processes, which leaves that of one loss. With
+one process nothing is exchanged. Needs torch and sentence-transformers: import this module where it
+is used.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -51,66 +51,21 @@ Regression = Callable[[Tensor, Tensor], Tensor]
 """((b, 1 + k) similarities, numbers of a row's own documents, NaN where there is none) → one loss a query."""
 
 
-def _summed(values: Tensor) -> Tensor:
-    total = values.clone()
-    dist.all_reduce(total)
-    return total
+def gathered(rows: Tensor) -> Tensor:
+    """Return all processes' rows of a batch, (B, …) of (b, …); own ones get their gradients from all processes."""
+    return rows if rank_and_count()[1] == 1 else torch.cat(gather_with_gradients(rows))
 
 
-@dataclass(frozen=True)
-class Share:
-    """Which rows of the whole batch this process has.
-
-    Attributes:
-        rows: b, of this process.
-        rank, count: its number, and W.
-    """
-
-    rows: int
-    rank: int = 0
-    count: int = 1
-
-    @classmethod
-    def of(cls, rows: int, *, gather: bool) -> Share:
-        """Return this process's share; without `gather` its rows are the whole batch.
-
-        Raises:
-            InputError: processes have different numbers of rows.
-        """
-        rank, count = rank_and_count()
-        if not gather or count == 1:
-            return cls(rows)
-        sizes: list[Any] = [None] * count
+def check_shares(rows: int) -> None:
+    """Raise an InputError where the processes have different numbers of rows of a batch."""
+    sizes: list[Any] = [None] * rank_and_count()[1]
+    if len(sizes) > 1:
         dist.all_gather_object(sizes, rows)
-        if len(set(sizes)) > 1:
-            raise InputError(
-                f"the processes have {sizes} rows of a batch; the loss gathers shares of one size: give a "
-                "batch size that the number of processes divides, and dataloader_drop_last=True"
-            )
-        return cls(rows, rank, count)
-
-    def gathered(self, rows: Tensor) -> Tensor:
-        """Return all processes' rows, (B, …) of (b, …); own ones get their gradients from all processes."""
-        return rows if self.count == 1 else torch.cat(gather_with_gradients(rows))
-
-    def averaged(self, losses: Tensor) -> Tensor:
-        """Return losses with the value of their mean over processes, and the gradient of the own ones."""
-        if self.count == 1:
-            return losses
-        return losses + (_summed(losses.detach()) / self.count - losses.detach())
-
-    def norm(self, queries: Tensor | None, documents: Tensor | None) -> Tensor:
-        """Return the length of a loss's gradient by the whole batch's vectors, taken as one vector.
-
-        Args:
-            queries: (b, d) the own loss's gradient of the own queries; None counts as zeros.
-            documents: ((1 + k)·B, d) its gradient of all documents.
-        """
-        squares = torch.zeros(()) if queries is None else queries.square().sum() / self.count**2
-        if self.count > 1:
-            squares = _summed(squares)
-            documents = None if documents is None else _summed(documents) / self.count
-        return torch.sqrt(squares if documents is None else squares.to(documents) + documents.square().sum())
+    if len({*sizes}) > 1:
+        raise InputError(
+            f"the processes have {sizes} rows of a batch; the loss gathers shares of one size: give a "
+            "batch size that the number of processes divides, and dataloader_drop_last=True"
+        )
 
 
 def average_gradients(parameters: Sequence[Tensor]) -> None:
@@ -118,7 +73,8 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
     _, count = rank_and_count()
     for parameter in parameters if count > 1 else ():
         if parameter.grad is not None:
-            parameter.grad = _summed(parameter.grad) / count
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= count
 
 
 class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
@@ -240,39 +196,43 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         """
         if len(columns) < 2:
             raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns")
+        if gather:
+            check_shares(len(columns[0]))
         with torch.autocast(columns[0].device.type, enabled=False):
-            queries, *rest = map(self.compared, columns)
-            share = Share.of(len(queries), gather=gather)
-            rows = None if self.facts is None else self.rows_of(labels, len(rest) - 1, share)
-            documents, masked_by = torch.cat([share.gathered(column) for column in rest]), None
+            vectors = list(map(self.compared, columns))
+            if gather:
+                vectors, labels = list(map(gathered, vectors)), None if labels is None else gathered(labels)
+            queries, documents = vectors[0], torch.cat(vectors[1:])
+            rows = None if self.facts is None else self.rows_of(labels, len(columns) - 2)
+            masked_by = None
             if self.mask is not None:
-                masked_by = self.mask.compared(share.gathered(queries.detach()), documents.detach(), rows)
+                masked_by = self.mask.compared(queries.detach(), documents.detach(), rows)
             size = self.mini_batch_size or len(queries)
             sums: Callable[..., Tensor] = self.sums
             if size < len(queries):
                 sums = partial(checkpoint, self.sums, use_reentrant=False, preserve_rng_state=False)
-            blocks = [
-                sums(queries[start : start + size], documents, share.rank * share.rows + start, rows, masked_by)
-                for start in range(0, len(queries), size)
-            ]
-            counts = [share.rows * share.count]
+            starts = range(0, len(queries), size)
+            blocks = [sums(queries[start : start + size], documents, start, rows, masked_by) for start in starts]
+            counts = [len(queries)]
             if self.mixing is not None and self.facts is not None:
                 counts.append(max(1, np.isfinite(self.facts.ratings[rows]).any(1).sum()))
-            summed = torch.stack(blocks).sum(0)
-            losses, norms = summed * share.count / torch.tensor(counts).to(summed), None
-            if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
-                norms = torch.stack([share.norm(*each) for each in gradients_of(losses, (queries, documents))])
-            losses = share.averaged(losses)
-            return losses[0] if self.mixing is None else self.mixing(losses, norms)
+            sums_of_all = torch.stack(blocks).sum(0)
+            losses = sums_of_all / torch.tensor(counts).to(sums_of_all)
+            if self.mixing is None:
+                return losses[0]
+            norms = None
+            if self.mixing.needs_norms and torch.is_grad_enabled():
+                norms = gradient_norms(losses, (queries, documents))
+            return self.mixing(losses, norms)
 
-    def rows_of(self, labels: Tensor | None, negatives: int, share: Share) -> Rows:
-        """Return (B,) the row numbers of a whole batch with this many negatives a row, for the facts."""
+    def rows_of(self, labels: Tensor | None, negatives: int) -> Rows:
+        """Return (B,) the row numbers of a batch with this many negatives a row, for the facts."""
         facts: Any = self.facts
         if labels is None or labels.ndim != 1 or labels.is_floating_point():
             raise InputError("the loss looks facts up by row number; expected these in column label")
         if negatives != facts.negatives:
             raise InputError(f"the facts are about {facts.negatives} negatives a row, the batch has {negatives}")
-        rows: Rows = share.gathered(labels).cpu().numpy().astype(np.int64)
+        rows: Rows = labels.cpu().numpy().astype(np.int64)
         facts.check(rows)
         return rows
 
@@ -317,9 +277,14 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         return torch.stack([per_query.sum(), errors.sum()])
 
 
-def gradients_of(losses: Iterable[Tensor], tensors: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
-    """Return each loss' gradients with respect to these tensors; None where it does not depend on one."""
-    return [torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True) for loss in losses]
+def gradient_norms(losses: Iterable[Tensor], tensors: Sequence[Tensor]) -> Tensor:
+    """Return the length of each loss' gradient with respect to these tensors, taken as one vector."""
+    norms = []
+    for loss in losses:
+        gradients = torch.autograd.grad(loss, tensors, retain_graph=True, allow_unused=True)
+        squares = (gradient.square().sum() for gradient in gradients if gradient is not None)
+        norms.append(sum(squares, torch.zeros_like(loss)).sqrt())
+    return torch.stack(norms)
 
 
 _WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}

@@ -27,7 +27,7 @@ from foils.runtime.options import settings_checked, spelled
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training import objectives
 from foils.training.data import Floats, LeastGap, TrainingSet, features_of, rated
-from foils.training.losses import LOSSES, gradients_of, parts_of
+from foils.training.losses import LOSSES, gradient_norms, parts_of
 from foils.training.settings import ELO, LABELS, TEACHER
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ AT_ONCE = 32  # pairs that a processor reads together
 Terms = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and of how many."""
 
-PLAIN, LOGIT, STANDARD, CHANCE = "as it is", "logit", "standardised", "probability"
+PLAIN, LOGIT, STANDARD = "as it is", "logit", "standardised"
 _ANY = {LABELS: PLAIN, TEACHER: PLAIN, ELO: LOGIT}
-_CHANCES = {LABELS: PLAIN, TEACHER: CHANCE, ELO: CHANCE}
+_OF_LABELS = {LABELS: PLAIN}
 _NUMBERS = {ELO: STANDARD, TEACHER: STANDARD}
 
 
@@ -80,8 +80,7 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
             return means[0]
         norms = None
         if self.mixing.needs_norms and torch.is_grad_enabled():
-            squares = [sum(g.square().sum() for g in each if g is not None) for each in gradients_of(means, parts)]
-            norms = torch.stack([torch.as_tensor(square).to(means) for square in squares]).sqrt()
+            norms = gradient_norms(means, parts)
         return self.mixing(means, norms)
 
     def _scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
@@ -213,10 +212,10 @@ def _of(terms: Terms) -> Callable[..., RerankerLoss]:
 
 RERANKER_LOSSES: dict[str, RerankerKind] = {
     "regression": RerankerKind(_of(_pointwise(functional.mse_loss)), {**_NUMBERS, LABELS: PLAIN}, pointwise=True),
-    "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), _CHANCES, pointwise=True),
+    "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), _OF_LABELS, pointwise=True),
     "listnet": RerankerKind(_of(lambda s, y, w, _: _term(objectives.weighted_listnet(s, y, w.log()))), _ANY),
     **{
-        name: RerankerKind(_contrast, _NUMBERS if name == "hybrid" else {LABELS: PLAIN}, settings, whole=True)
+        name: RerankerKind(_contrast, _NUMBERS if name == "hybrid" else _OF_LABELS, settings, whole=True)
         for name, of in LOSSES.items()
         if "curriculum" in (settings := {**of, "temperature": 1.0})  # 1 is the scale of logits
     },
@@ -249,13 +248,13 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
 
 
 def learned_activation(loss: RerankerKind) -> nn.Module | None:
-    """Return what makes of logits the numbers that a loss taught: nothing for numbers, σ for probabilities.
+    """Return what makes of logits the numbers that a loss taught: nothing for numbers, σ for labels.
 
     None where it taught an order alone.
     """
-    if loss.scales is _CHANCES:
-        return nn.Sigmoid()
-    return nn.Identity() if STANDARD in loss.scales.values() else None
+    if STANDARD in loss.scales.values():
+        return nn.Identity()
+    return nn.Sigmoid() if loss.pointwise else None
 
 
 def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
@@ -264,11 +263,10 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
     - labels: 1 for the positive and 0 for negatives.
     - elo: ratings; teacher: the numbers of `foils score-pairs`.
 
-    As logits, the softmax of ratings is the chance to be the best (Plackett–Luce). A probability is
-    σ((t − b)/T), with b and T fitted to the labels (Platt 1999).
+    As logits, the softmax of ratings is the chance to be the best (Plackett–Luce).
 
     Raises:
-        InputError: there are none, or they contradict the labels where probabilities are wanted.
+        InputError: there are none.
     """
     if target == LABELS:
         return np.repeat(np.eye(1, data.rows.shape[1] - 1), len(data), 0)
@@ -278,25 +276,9 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
         values = data.teacher_scores()
     if scale == LOGIT:
         return values * data.elo_sd / ELO_PER_LOGIT
-    if scale == CHANCE or (scale == STANDARD and target != ELO):
+    if scale == STANDARD and target != ELO:
         values = (values - np.nanmean(values)) / (np.nanstd(values) or 1.0)
-    return _chances(values, target) if scale == CHANCE else values
-
-
-def _chances(values: Floats, target: str) -> Floats:
-    from sklearn.linear_model import LogisticRegression
-
-    known = np.isfinite(values)
-    positive = np.broadcast_to(np.arange(values.shape[1]) == 0, values.shape)[known]
-    if positive.all() or not positive.any():
-        raise InputError(f"probabilities by {target} need numbers of positives and of negatives")
-    fitted = LogisticRegression().fit(values[known][:, None], positive)
-    if not fitted.coef_[0, 0] > 0:
-        raise InputError(f"{spelled('target', target)} is no higher for positives than for negatives: it "
-                         "contradicts the labels")  # fmt: skip
-    chances = np.full(values.shape, np.nan)
-    chances[known] = fitted.predict_proba(values[known][:, None])[:, 1]
-    return chances
+    return values
 
 
 def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
