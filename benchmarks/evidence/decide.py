@@ -39,11 +39,10 @@ import foils
 from common import answered, false_shares, hidden, load, mined, save
 from foils.data import Collection, load_collection
 from foils.deciding import BeliefSettings, decide
-from foils.deciding.benefit import FORM, HARM, added_losses, learnabilities, seen_similarities
+from foils.deciding.benefit import FORM, HARM
 from foils.deciding.decision import TOLERANCE
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
-from foils.scoring import ScoreSettings
 
 IN_BATCH, NONE, RANDOM = "in-batch negatives", "none", "random"
 MODEL = "static:all-MiniLM-L6-v2"
@@ -249,15 +248,11 @@ def few(name: str, repetitions: int = 2_000) -> dict[str, float]:
         for first in (0, 20, 100)
     }
     basis = decide(collection, sources, encoder, VectorStore(cache_folder() / "vectors")).basis
-    records, measured, starts = basis.measured.records, basis.measured, basis.settings.starts
+    records = basis.measured.records
     benefits = np.zeros((len(records), len(records.names) + 1))  # the last: none
     for bit in range(len(records.names)):
         own = np.flatnonzero(records.members >> bit & 1)
-        added = added_losses(
-            records.record[own], *seen_similarities(measured, own, starts), basis.in_batch, ScoreSettings.temperature
-        )
-        learned = learnabilities(measured, own, starts, basis.recurrence)
-        worth = added * learned * (1 - (1 + HARM) * basis.expected[own])
+        worth = basis.added_losses(own) * basis.learnabilities(own) * (1 - (1 + HARM) * basis.expected[own])
         benefits[:, bit] = np.bincount(records.record[own], worth, len(records))
     every, rng = benefits.mean(axis=0), np.random.default_rng(0)
     good = every >= (1 - TOLERANCE) * every.max()

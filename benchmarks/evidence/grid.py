@@ -40,7 +40,7 @@ from common import answered, hidden, mined, narrowed, pooled
 from foils.data import Collection, Negatives, load_collection
 from foils.deciding import Decision
 from foils.deciding import decide as decide_between
-from foils.deciding.benefit import HARM, added_losses, learnabilities, seen_similarities
+from foils.deciding.benefit import HARM
 from foils.encode import VectorStore
 from foils.experiments import Cell, read_cells
 from foils.experiments.study import StudySettings, open_study, predict, run_cells, source_file
@@ -232,17 +232,15 @@ def decide(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path
 
 def benefits_of(decision: Decision, name: str, truth: set[tuple[str, str]]) -> tuple[float, float]:
     """The benefit of a source if all documents recurred, and with every negative's truth known."""
-    basis, measured = decision.basis, decision.basis.measured
-    records = measured.records
+    basis, records = decision.basis, decision.basis.measured.records
     own = np.flatnonzero(records.members >> records.names.index(name) & 1)
     record = records.record[own]
-    s_n, s_p = seen_similarities(measured, own, basis.settings.starts)
-    added = added_losses(record, s_n, s_p, basis.in_batch, ScoreSettings.temperature)
+    added = basis.added_losses(own)
     queries = np.array(records.collection.queries["query_id"].to_pylist(), object)[records.queries][record]
     documents = np.array(records.collection.documents["doc_id"].to_pylist(), object)
     ids = documents[np.asarray(records.texts.rows)[records.document[own]]]
     false = np.array([pair in truth for pair in zip(queries, ids, strict=True)])
-    learned = learnabilities(measured, own, basis.settings.starts, basis.recurrence)
+    learned = basis.learnabilities(own)
     always = (added * (1 - (1 + HARM) * basis.expected[own])).sum() / len(records)
     return float(always), float((added * learned * (1 - (1 + HARM) * false)).sum() / len(records))
 

@@ -9,10 +9,10 @@ import typing
 import foils.batching.plan
 import foils.data.collection
 import foils.data.description
+import foils.data.labels
 import foils.data.negatives
 import foils.data.read
 import foils.data.sources
-import foils.deciding.results
 import foils.encode.opening
 import foils.evaluation.doors
 import foils.experiments.analysis
@@ -162,7 +162,7 @@ def tune(collection: foils.data.read.CollectionLike, *, model: str = ..., output
 def score(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
     rank_by: typing.Literal["benefit", "eci_sem", "eci"] = ..., labels_by: foils.labelling.doors.AskLike | None = ...,
     split: str = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,
-    sample: int | None = ..., seed: int = ..., labels: foils.deciding.results.LabelsGiven | None = ...,
+    sample: int | None = ..., seed: int = ..., labels: foils.data.labels.LabelsLike | None = ...,
     starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ...,
@@ -278,7 +278,7 @@ def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sour
 def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table", "percentile", "mixture", "relative",
     "simans", "denoise", "optimal", "curriculum", "benefit"] = ..., settings: collections.abc.Mapping[str,
     typing.Any] | None = ..., collection: foils.data.read.CollectionLike | None = ..., split: str = ...,
-    seed: int = ..., temperature: float = ..., labels: foils.deciding.results.LabelsGiven | None = ...,
+    seed: int = ..., temperature: float = ..., labels: foils.data.labels.LabelsLike | None = ...,
     starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,

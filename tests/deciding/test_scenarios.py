@@ -9,10 +9,11 @@ import pytest
 
 from foils.data import Negatives
 from foils.data.negatives import negatives_table
-from foils.deciding.benefit import FORM
+from foils.deciding.benefit import FORM, Basis
 from foils.deciding.decision import GRID, TAILS, Belief, Resampling, Weighed, choose
-from foils.deciding.results import Basis, BeliefSettings, Candidate
+from foils.deciding.results import BeliefSettings, Candidate
 from foils.deciding.unlabelled import Pooling
+from foils.scoring import ScoreSettings
 
 UNLABELLED = np.linspace(0.0, 4.0, GRID)
 # Points of an able encoder are 1.68·√B: B of .64 is worth 1.344 points, .36 1.008, .25 .84, .09 .504, .01 .168.
@@ -62,13 +63,18 @@ def decided(*candidates, queries=800, pooled="", ends=False, allowed=None, start
     )  # fmt: skip
     of = {each.candidate.name: each for each in (*candidates, nothing)}
     tables = {name: source((methods or {}).get(name, name)) for name in of if name != "none"}
-    measured = SimpleNamespace(records=SimpleNamespace(names=()))
+    nobody = np.zeros(0, np.int64)
+    records = SimpleNamespace(names=("random",), members=nobody, record=nobody)
+    measured = SimpleNamespace(records=records, similarities=SimpleNamespace(s_n=nobody), s_p=nobody)
     belief = Belief(
         {}, np.zeros(0), UNLABELLED, Pooling(pooled, ends, depth=10 if pooled else 0),
         after=SimpleNamespace() if labelled else None, judged=60 if labelled else 0,
     )  # fmt: skip
-    basis = Basis(measured, np.zeros(0), np.zeros(0), BeliefSettings(starts=starts), 1.0)
-    drawn = SimpleNamespace(settings=basis.settings, sources=tables, trained=queries)
+    basis = Basis(measured, np.zeros(0), np.zeros(0), 0.05, 1.0)
+    collection = SimpleNamespace(positives=lambda split: range(queries))
+    drawn = SimpleNamespace(
+        collection=collection, settings=BeliefSettings(starts=starts), scoring=ScoreSettings(), sources=tables
+    )
     return choose(drawn, of, belief, basis, allowed)
 
 

@@ -89,28 +89,42 @@ def added_losses(record: Rows, s_n: Float64s, s_p: Float64s, in_batch: Float64s,
     return np.asarray(spread * np.repeat(added / total, counts))
 
 
-def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: float | None) -> Float64s:
-    """Return (k,) ℓ_j: ρ_j·η_j for a model that starts from nothing, else R + (1 − R)·ρ_j¹⁶.
+@dataclass(frozen=True)
+class Basis:
+    """What a decision rests on.
 
-    Args:
-        measured: the scoring.
-        triplets: (k,) to look at.
-        starts: encoder: the encoder is what is trained; nothing: the model starts from nothing.
+    Attributes:
+        measured: the triplets of the records that are looked at.
+        expected: (m,) π of each triplet; without labels where `Candidate.benefit` is.
+        in_batch: (T,) log(M·E[x]) of each record.
+        temperature: τ of the training.
         recurrence: R in [0, 1], the share of the queries to come whose relevant documents are
-            positives of training queries too; None stands for 1.
+            positives of training queries too; None: the training starts from nothing.
     """
-    if starts == "nothing":
-        return np.asarray((measured.gates.rho * measured.gates.eta)[triplets])
-    if recurrence is None or recurrence == 1:
-        return np.ones(len(triplets))
-    return np.asarray(recurrence + (1 - recurrence) * measured.gates.rho[triplets] ** ALREADY)
 
+    measured: Measured
+    expected: Float64s
+    in_batch: Float64s
+    temperature: float
+    recurrence: float | None
 
-def seen_similarities(measured: Measured, triplets: Rows, starts: str) -> tuple[Float64s, Float64s]:
-    """Return s_n (k,) of triplets and s_p (T,), as the trained model sees them: all alike from nothing."""
-    if starts == "nothing":
-        return np.zeros(len(triplets)), np.zeros(len(measured.s_p))
-    return measured.similarities.s_n[triplets], measured.s_p
+    def similarities(self, triplets: Rows) -> tuple[Float64s, Float64s]:
+        """Return s_n (k,) of triplets and s_p (T,), as the trained model sees them: all alike from nothing."""
+        if self.recurrence is None:
+            return np.zeros(len(triplets)), np.zeros(len(self.measured.s_p))
+        return self.measured.similarities.s_n[triplets], self.measured.s_p
+
+    def added_losses(self, triplets: Rows) -> Float64s:
+        """Return (k,) a_j of triplets, which are all negatives that a source has for their records."""
+        s_n, s_p = self.similarities(triplets)
+        return added_losses(self.measured.records.record[triplets], s_n, s_p, self.in_batch, self.temperature)
+
+    def learnabilities(self, triplets: Rows) -> Float64s:
+        """Return (k,) ℓ_j: ρ_j·η_j for a model that starts from nothing, else R + (1 − R)·ρ_j¹⁶."""
+        rho = self.measured.gates.rho[triplets]
+        if self.recurrence is None:
+            return np.asarray(rho * self.measured.gates.eta[triplets])
+        return np.asarray(self.recurrence + (1 - self.recurrence) * rho**ALREADY)
 
 
 def in_batch_odds(measured: Measured, unlabelled: Pairs, count: int, temperature: float, starts: str) -> Float64s:
@@ -121,7 +135,7 @@ def in_batch_odds(measured: Measured, unlabelled: Pairs, count: int, temperature
         unlabelled: pairs that stand for all of the collection.
         count: M, at least 0.
         temperature: τ.
-        starts: as in `learnabilities`.
+        starts: encoder: the encoder that scores is what is trained; nothing: the model starts from nothing.
     """
     records = len(measured.s_p)
     if not count:

@@ -21,27 +21,9 @@ from foils.data.labels import Labels
 from foils.data.negatives import Negatives, Recapture, negatives_table
 from foils.data.run import ranks_within
 from foils.data.splitting import expected_recurrence
-from foils.deciding.benefit import (
-    FORM,
-    HARM,
-    MOST,
-    Odds,
-    added_losses,
-    in_batch_odds,
-    learnabilities,
-    seen_similarities,
-)
-from foils.deciding.judged import Judged, Posterior, Source, posterior
-from foils.deciding.results import (
-    NONE,
-    RANDOM,
-    Basis,
-    BeliefSettings,
-    Candidate,
-    Decision,
-    TurningPoint,
-    list_length,
-)
+from foils.deciding.benefit import FORM, HARM, MOST, Basis, Odds, in_batch_odds
+from foils.deciding.judged import DRAWS, Judged, Posterior, Source, posterior
+from foils.deciding.results import NONE, RANDOM, BeliefSettings, Candidate, Decision, TurningPoint, list_length
 from foils.deciding.unlabelled import Pooling, Relevance, Survey, signs_of_pooling, survey_pairs
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
@@ -55,7 +37,6 @@ from foils.scoring.triplets import first_distinct, make_records
 RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
 BLOCKS = 64  # of records, that are resampled
-DRAWS = 400  # resamplings
 TAILS = [(1 - 0.95) / 2, (1 + 0.95) / 2]  # of intervals
 GRID = 41  # values of o from 0 to its bound
 LEAST_RATE = 1e-6  # share of a source's negatives that are answers, for each o, at least
@@ -77,9 +58,8 @@ class Draw:
     Attributes:
         collection: documents, queries, judgements.
         sources: name -> negatives, random ones among them.
-        settings: of the belief. `labels`: its judged pairs, or None.
+        settings: of the belief, its labels read.
         scoring: split, temperature and seed.
-        trained: how many queries of the split have a positive.
         queries: (q,) rows of those that are looked at, ascending.
         documents: (M,) rows of the documents that ranks are counted among, ascending.
         rng: of what is drawn later.
@@ -88,9 +68,7 @@ class Draw:
     collection: Collection
     sources: Mapping[str, Negatives]
     settings: BeliefSettings
-    labels: Labels | None
     scoring: ScoreSettings
-    trained: int
     queries: Rows
     documents: Rows
     rng: np.random.Generator
@@ -129,9 +107,8 @@ class Belief:
         others that have it.
         """
         held = {name: source.triplets for name, source in self.sources.items()}
-        if RANDOM in held:
-            others = [np.zeros(0, np.int64), *(rows for name, rows in held.items() if name != RANDOM)]
-            held[RANDOM] = np.setdiff1d(held[RANDOM], np.concatenate(others))
+        others = [np.zeros(0, np.int64), *(rows for name, rows in held.items() if name != RANDOM)]
+        held[RANDOM] = np.setdiff1d(held[RANDOM], np.concatenate(others))
         holders = np.bincount(np.concatenate(list(held.values())), minlength=len(self.logs))
         if self.after is None:
             likely = float(self.unlabelled[self.likely])
@@ -307,10 +284,11 @@ def draw(
         raise InputError(
             f"the split {scoring.split!r} has {len(trained)} queries with a positive; a decision needs at least two"
         )
-    labels = None if settings.labels is None else Labels.of(settings.labels, collection)
     rng = np.random.default_rng([scoring.seed, seeds.MEASURED])
     queries = rng.permutation(trained)[:records]
-    if labels is not None:
+    if settings.labels is not None:
+        labels = Labels.of(settings.labels, collection)
+        settings = replace(settings, labels=labels)
         queries = np.append(queries, np.intersect1d(collection.query_rows(labels.table["query_id"]), trained))
     documents = np.arange(len(collection.documents))
     if len(documents) > DOCUMENTS:
@@ -322,9 +300,7 @@ def draw(
         collection=collection,
         sources=every,
         settings=settings,
-        labels=labels,
         scoring=scoring,
-        trained=len(trained),
         queries=np.unique(queries),
         documents=documents,
         rng=rng,
@@ -341,7 +317,7 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
     in_batch = in_batch_odds(measured, survey.unlabelled, settings.in_batch, scoring.temperature, settings.starts)
     resampling = Resampling.of(len(measured.records), len(drawn.queries), drawn.rng)
     belief = believe(drawn, measured, survey)
-    basis = Basis(measured, belief.expected(), in_batch, settings, recurrence)
+    basis = Basis(measured, belief.expected(), in_batch, scoring.temperature, recurrence)
     weighed = {
         name: weigh(drawn, name, source, place, belief, basis, resampling)
         for place, (name, source) in enumerate(belief.sources.items())
@@ -354,7 +330,7 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
 def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     """Say how many of each source's negatives are unlabelled answers, by pairs, recaptures and labels."""
     relevance = Relevance.fit(survey, seed=drawn.scoring.seed)
-    judged = Judged.of(drawn.labels, measured.records)
+    judged = Judged.of(drawn.settings.labels, measured.records)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
     pooled = signs_of_pooling(drawn.collection, drawn.queries, survey)
     in_pool = pooled.depth > 0 and judged is None
@@ -369,8 +345,7 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     if pooled.sign:
         # No single o fits labels that prefer one retriever's documents: go on until all of each
         # source may be answers.
-        mined = [source for name, source in known.items() if len(source.triplets) and name != RANDOM]
-        rates = [source.share(bound) / bound for source in mined]
+        rates = [source.share(bound) / bound for name, source in known.items() if name != RANDOM]
         most = max(bound, MOST / min((rate for rate in rates if rate > LEAST_RATE), default=1.0))
         unlabelled = np.append(unlabelled, np.geomspace(bound, most, GRID)[1:])
     after = None
@@ -416,11 +391,8 @@ def weigh(
         basis: what was measured.
         resampling: of the queries.
     """
-    measured, starts = basis.measured, drawn.settings.starts
-    record = measured.records.record[source.triplets]
-    s_n, s_p = seen_similarities(measured, source.triplets, starts)
-    added = added_losses(record, s_n, s_p, basis.in_batch, drawn.scoring.temperature)
-    strength = added * learnabilities(measured, source.triplets, starts, basis.recurrence)
+    record, added = basis.measured.records.record[source.triplets], basis.added_losses(source.triplets)
+    strength = added * basis.learnabilities(source.triplets)
     block, blocks, queries = resampling.block[record], len(resampling.counts), resampling.counts.sum()
     by_block = partial(benefits_by_block, belief.logs[source.triplets], strength, block, blocks)
     shares = np.array([source.share(o) for o in belief.unlabelled.tolist()])
@@ -436,7 +408,9 @@ def weigh(
         benefit, share = float(benefits.mean()), float(np.mean(means))
         low, high = np.quantile(means, TAILS).tolist()
         low = low if belief.after.seen_false[place] >= CONFIRMED else 0.0
-    error, form = _error(name, drawn.scoring.seed), FORM[starts]
+    # Drawn by the source's name, so that its interval does not depend on the other sources.
+    error = np.random.default_rng([drawn.scoring.seed, seeds.MEASURED, *name.encode()]).standard_t(3, DRAWS)
+    form = FORM[drawn.settings.starts]
     benefit_low, benefit_high = _interval(benefits)
     candidate = Candidate(
         name=name,
@@ -452,11 +426,6 @@ def weigh(
         false_share_high=high,
     )
     return Weighed(candidate, on_grid, shares, benefits, form.drawn(benefits, resampling.slope_error, error))
-
-
-def _error(name: str, seed: int) -> Float64s:
-    """(D,) errors drawn by the source's name, so that its interval does not depend on the other sources."""
-    return np.random.default_rng([seed, seeds.MEASURED, *name.encode()]).standard_t(3, DRAWS)
 
 
 def benefits_by_block(
@@ -506,9 +475,8 @@ def choose(
     worth = {name: form.mean(each.drawn[0] if labelled else each.on_grid) for name, each in may.items()}
     lost = np.max([*worth.values()], axis=0) - worth[chosen]
     asks = float(lost.mean() if labelled else lost.max()) > WORTH_LABELS or (bool(belief.pooled.sign) and not labelled)
-    today = belief.likely
-    if labelled:
-        today = int(np.abs(weighed[chosen].shares - candidates[0].false_share).argmin())
+    away = np.abs(weighed[chosen].shares - candidates[0].false_share)
+    today = int(away.argmin()) if labelled else belief.likely
     above, below = turning_points(chosen, may, belief.unlabelled, today)
     return Decision(
         source=None if chosen == NONE else chosen,
@@ -520,16 +488,12 @@ def choose(
         turns_below=below if above else None,
         pooled=belief.pooled.sign,
         pool=belief.pooled.depth,
-        queries=drawn.trained,
+        queries=len(drawn.collection.positives(drawn.scoring.split)),
         label_next=LABELS if asks else 0,
         labels=belief.judged,
         unlabelled_most=float(belief.unlabelled[-1]),
         ability=_ability(basis.measured),
         recurrence=basis.recurrence,
-        curve={
-            "unlabelled": belief.unlabelled.tolist(),
-            "benefit": {name: each.on_grid.tolist() for name, each in weighed.items()},
-        },
         negatives=drawn.sources,
         basis=basis,
     )
@@ -578,8 +542,6 @@ def turning_points(
 def _ability(measured: Measured) -> float:
     """Share of random negatives that the encoder puts below the positive; NaN without random ones."""
     records = measured.records
-    if RANDOM not in records.names:
-        return math.nan
     rows = np.flatnonzero(records.members >> records.names.index(RANDOM) & 1)
     below = measured.similarities.s_n[rows] < measured.s_p[records.record[rows]]
     return float(below.mean()) if len(rows) else math.nan

@@ -26,7 +26,7 @@ import pyarrow as pa
 from scipy.special import betaincinv, expit, ndtr
 
 from foils.data.collection import Rows
-from foils.data.labels import CHECKS, Labels, pair_keys
+from foils.data.labels import CHECKS, Labels, LabelsLike, pair_keys
 from foils.data.negatives import Negatives, negatives_table
 from foils.deciding.benefit import MOST, Odds
 from foils.runtime.errors import InputError
@@ -36,7 +36,8 @@ from foils.scoring.triplets import Records, triplets_of_rows
 BELOW, SPREAD = 1.5, 2.0  # of log o: mean below log ō, standard deviation
 RATES = 0.6  # standard deviation of the logarithm of what a source's rate may be wrong by
 SLOPES = 0.5  # standard deviation of β
-DRAWS, THINNED, WARM_UP, SHRINKINGS = 400, 6, 300, 60
+DRAWS = 400  # of the belief, and of the queries
+THINNED, WARM_UP, SHRINKINGS = 6, 300, 60
 LATENT = 3  # unknowns of a program's errors
 SUREST = 1e-4  # of 0 or 1, a rate of errors
 
@@ -61,7 +62,7 @@ class Judged:
     checks: Float64s
 
     @classmethod
-    def of(cls, labels: Labels | None, records: Records) -> Judged | None:
+    def of(cls, labels: LabelsLike | None, records: Records) -> Judged | None:
         """Return what labels say of the records' triplets; None without labels.
 
         Raises:
@@ -69,29 +70,26 @@ class Judged:
         """
         if labels is None:
             return None
+        labels = Labels.of(labels)
         names = labels.programs()
-        relevant = labels.match(labels.table)[0]
-        answers = np.column_stack(
-            [np.zeros((len(labels), 0)), *(labels.match(labels.table, judge=name)[0] for name in names)]
-        )
-        anybody = ~np.isnan(relevant) | (~np.isnan(answers)).any(axis=1)
+        table = labels.table.filter(pa.array([kind not in CHECKS for kind in labels.table["sources"].to_pylist()]))
+        codes = pair_keys(table).combine_chunks().dictionary_encode().indices
+        pairs = table.take(pa.array(np.unique(np.asarray(codes), return_index=True)[1]))
+        answers = np.stack([labels.match(pairs, judge=judge)[0] for judge in (None, *names)], axis=1)  # people's first
+        anybody = np.isfinite(answers).any(axis=1)
         if not anybody.any():
             raise InputError("labels without a judgement; judge some pairs (foils label), or leave them out")
-        codes = np.asarray(pair_keys(labels.table).combine_chunks().dictionary_encode().indices, np.int64)
-        _, first, pair = np.unique(codes, return_index=True, return_inverse=True)
-        pairs, zeros = labels.table.take(pa.array(first)), np.zeros(len(first), np.int64)
-        table = negatives_table(pairs["query_id"], pairs["doc_id"], "labels", zeros, zeros)
-        triplet = triplets_of_rows(Negatives(table.append_column("text", pairs["text"])), records)[pair]
-        anybody &= [drawn_from not in CHECKS for drawn_from in labels.table["sources"].to_pylist()]
+        zeros = np.zeros(len(pairs), np.int64)
+        negatives = negatives_table(pairs["query_id"], pairs["doc_id"], "labels", zeros, zeros)
+        triplet = triplets_of_rows(Negatives(negatives.append_column("text", pairs["text"])), records)
         known = np.flatnonzero((triplet >= 0) & anybody)
         if not len(known):
-            raise InputError(
-                "none of the judged pairs is a negative of these sources; give the labels that belong to them"
-            )
+            raise InputError("none of the judged pairs is a negative of these sources; give the labels of these")
         triplets, first = np.unique(triplet[known], return_index=True)
+        answers = answers[known[first]]
         checks = np.array([labels.checks(name) for name in names], np.float64).reshape(-1, 2, 2)
         checks[:, :, 1] -= checks[:, :, 0]
-        return cls(triplets, relevant[known[first]], tuple(names), answers[known[first]], checks)
+        return cls(triplets, answers[:, 0], tuple(names), answers[:, 1:], checks)
 
     def rates(self, latent: Float64s) -> tuple[Float64s, Float64s]:
         """Return (P,) sensitivities and specificities; `latent`, (3·P,), standard normal before any answer."""
@@ -188,18 +186,15 @@ def posterior(
         return float((np.logaddexp(z + if_relevant, if_not) - np.logaddexp(0.0, z)).sum())
 
     state = np.zeros(2 + len(sources) + LATENT * len(judged.programs))
-    value, states = likelihood(state), []
+    value, drawn, none_false = likelihood(state), [], np.zeros(len(sources))
     for step in range(WARM_UP + DRAWS * THINNED):
         state, value = _slice(state, value, likelihood, rng)
         if step >= WARM_UP and (step - WARM_UP) % THINNED == 0:
-            states.append(state)
-    of_states = np.array([lines(each) for each in states])
-    none_false = np.zeros(len(sources))
-    for each, of in zip(states, of_states, strict=True):
-        if_relevant, if_not = judged.evidence(each[2 + len(sources) :])
-        spared = np.log1p(-np.minimum(expit(logits(of) + if_relevant - if_not), 1 - 1e-12))
-        none_false += np.exp(spared @ (share_of > 0)) / len(states)
-    return Posterior(of_states, 1 - none_false)
+            drawn.append(lines(state))
+            if_relevant, if_not = judged.evidence(state[2 + len(sources) :])
+            spared = np.log1p(-np.minimum(expit(logits(drawn[-1]) + if_relevant - if_not), 1 - 1e-12))
+            none_false += np.exp(spared @ (share_of > 0)) / DRAWS
+    return Posterior(np.array(drawn), 1 - none_false)
 
 
 def _slice(state: Float64s, value: float, likelihood: Any, rng: np.random.Generator) -> tuple[Float64s, float]:

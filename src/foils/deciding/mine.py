@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
-import numpy as np
+import pyarrow.compute as pc
 
-from foils.data.collection import Collection
-from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
 from foils.data.tokens import BM25Settings
 from foils.deciding.decision import decide
 from foils.deciding.results import Decision
-from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.encode.vectors import VectorStore
 from foils.mining.candidates import PLANTED, Mined, Miner
 from foils.mining.methods import (
     BEST,
@@ -30,7 +25,7 @@ from foils.mining.methods import (
     check_mining,
 )
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, door
+from foils.runtime.options import Option, door, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table
 
@@ -80,17 +75,20 @@ def mine(
 
     if window.ranks != BEST:
         return mined(miner)
-    deep = mined(replace(miner, top=DEPTH * top, ranks=(0, DEPTH * top)))
-    decision, best = best_window(
-        loaded, deep, *models.encoder, size=top, split=window.split, seed=window.seed,
-        window_of=lambda ranks: mined(replace(miner, ranks=ranks)),
-    )  # fmt: skip
+    windows = {f"ranks {first}–{end}": (first, end) for first, end in windows_of(DEPTH * top, top)}
+    sources = {}
+    for name, (first, end) in windows.items():
+        source = mined(replace(miner, ranks=(first, end)))
+        if pc.max(source.kept()["rank"]).as_py() == end - 1:  # the ranking goes on to its end
+            sources[name] = source
+    if len(sources) < 2:
+        raise InputError(f"{len(sources)} windows of {top} ranks have negatives, not two: lower {spelled('top')}")
+    split, seed = window.split, window.seed
+    decision = decide(loaded, sources, *models.encoder, split=split, seed=seed, candidates=list(sources))
     best_of = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
                "candidates": decision.to_json()["candidates"]}  # fmt: skip
-    best_mined = mined(replace(miner, ranks=best), best_of=best_of)
-    return MinedOfBest.of(
-        best_mined, decision=decision, **{each.name: getattr(best_mined, each.name) for each in fields(best_mined)}
-    )
+    best = mined(replace(miner, ranks=windows[str(decision.source)]), best_of=best_of)
+    return MinedOfBest.of(best, decision=decision, **{each.name: getattr(best, each.name) for each in fields(best)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,49 +110,10 @@ class MinedOfBest(Mined):
         return {**super().to_json(), "decision": self.decision.to_json()}
 
 
-def windows_of(start: int, end: int, size: int) -> list[tuple[int, int]]:
+def windows_of(end: int, size: int) -> list[tuple[int, int]]:
     """Return windows of `size` ranks up to `end`, without gaps at first, then a fifth of their rank apart."""
     windows, at = [], 0
-    while start + (at + 1) * size <= end:
-        windows.append((start + at * size, start + (at + 1) * size))
+    while (at + 1) * size <= end:
+        windows.append((at * size, (at + 1) * size))
         at += max(1, 2 * at // DENSE)
     return windows
-
-
-def best_window(
-    collection: Collection,
-    deep: Negatives,
-    encoder: Encoder,
-    store: VectorStore,
-    *,
-    size: int,
-    split: str,
-    seed: int,
-    window_of: Callable[[tuple[int, int]], Negatives],
-) -> tuple[Decision, tuple[int, int]]:
-    """Decide between windows of ranks of one source; return the decision, and the window of largest benefit.
-
-    Args:
-        collection: documents, queries, judgements.
-        deep: negatives mined from all ranks that are looked at.
-        encoder: that the training starts from.
-        store: of vectors.
-        size: negatives of a query in each window.
-        split: whose queries are trained on.
-        seed: of all draws.
-        window_of: mines a window, so that it says what of the labelled positives it would return.
-
-    Raises:
-        InputError: fewer than two windows, or what `decide` raises.
-    """
-    ranks = np.asarray(deep.table["rank"].to_numpy())[deep.keep]
-    listed = windows_of(int(ranks.min()), int(ranks.max()) + 1, size) if len(ranks) else []
-    if len(listed) < 2:
-        raise InputError(
-            f"{len(np.unique(ranks))} ranks have negatives; two windows of {size} need {2 * size}: mine deeper"
-        )
-    windows = {f"ranks {first}–{end}": (first, end) for first, end in listed}
-    mined = {name: window_of(ranks) for name, ranks in windows.items()}
-    sources = {name: source for name, source in mined.items() if source.keep.any()}
-    decision = decide(collection, sources, encoder, store, split=split, seed=seed, candidates=list(sources))
-    return decision, windows[str(decision.source)]

@@ -1,4 +1,4 @@
-"""The page of a scoring: examples, each choice's gain, where the choice turns; the rest under details."""
+"""The page of a scoring: examples, and what each choice gains; the rest under details."""
 
 from __future__ import annotations
 
@@ -9,41 +9,23 @@ from dataclasses import replace
 import numpy as np
 
 from foils.data.tokens import load_bm25s
-from foils.deciding.results import NONE, RANDOM, Decision, percent
-from foils.pages import (
-    LEGEND,
-    PALETTE,
-    Example,
-    Examples,
-    Figure,
-    Section,
-    axes,
-    intervals_figure,
-    label,
-    marked,
-    render_page,
-    scatter,
-    shortened,
-)
+from foils.deciding.results import Decision, percent
+from foils.pages import Example, Examples, Figure, Section, intervals_figure, marked, render_page, shortened
 from foils.runtime.results import Table
 from foils.scoring.scores import Scores
 
 SHOWN, CHARACTERS = 3, 220  # queries to read; characters of a document
-GREY = "#8a8f94"
 WORD = re.compile(r"\w{3,}")
 STOPWORDS = frozenset(load_bm25s().stopwords.STOPWORDS_EN_PLUS)  # that are not marked
 
 _READING = (
     "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training "
-    "without mined negatives. It follows from what its negatives add to the loss, less what the unlabelled "
-    "answers among them spoil. Its interval holds what is not known of these, of the queries, and of how "
-    "well the loss foresees training.",
+    "without mined negatives. Its interval holds what is not known of unlabelled answers, of the queries, and of "
+    "how well the loss foresees training.",
     "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels "
-    "only a bound is known, by how much the negatives look like labelled positives; the choice holds as long "
-    "as the share stays on its side of the turning point. Sixty labels narrow it (foils label).",
-    "ECI_sem and ECI are the published scores. ECI_sem is log det(Id + I/λ), I the mean over negatives of "
-    "ρ·η·ψ·r·rᵀ, r the direction from negative to positive. It rises as negatives get easier, so random ones "
-    "are scored beside the sources: a source that does not stay clearly below them is easy, not good.",
+    "only a bound of their share is known. Sixty labels narrow it (foils label).",
+    "ECI_sem and ECI are the published scores. ECI_sem rises as negatives get easier, so random ones are scored "
+    "beside the sources: a source that does not stay clearly below them is easy, not good.",
 )
 
 
@@ -65,8 +47,7 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
         numbers = replace(decision.table(), title="", caption="")
         sections = [
             Section("Read some", [examples_of(decision)]),
-            Section("What each choice gains", [gain_figure(decision)], decision.cautions),
-            Section("Where the choice turns", [turn_figure(decision)], decision.sentences[1:]),
+            Section("What each choice gains", [gain_figure(decision)], [*decision.cautions, *decision.sentences[1:]]),
             Section("The numbers", [numbers], folded=True),
         ]
     return render_page(
@@ -91,29 +72,6 @@ def gain_figure(decision: Decision) -> Figure:
         "the gains (docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
     )
     return intervals_figure({"": gains}, "points of nDCG@10 over none", caption)
-
-
-def turn_figure(decision: Decision) -> Figure:
-    """Return each candidate's benefit by the answers without a label: where lines cross, the choice turns."""
-    grid = [round(100 * o / (1 + o), 3) for o in decision.curve["unlabelled"]]
-    data = []
-    for at, (name, values) in enumerate(decision.curve["benefit"].items()):
-        width = 4 if name == (decision.source or NONE) else 2
-        line = {"color": PALETTE[at % len(PALETTE)], "width": width, "dash": "solid"}
-        if name in (RANDOM, NONE):
-            line |= {"color": GREY, "dash": "dot"}
-        data.append(scatter(grid, [round(value, 5) for value in values], name=label(name), line=line))
-    layout = {**axes("share of all answers that have no label, %", "benefit"), "legend": LEGEND}
-    caption = "The best choice is the uppermost line."
-    if (turn := decision.turns_at) is not None:
-        crossing = 100 * turn.unlabelled / (1 + turn.unlabelled)
-        layout["shapes"] = [{"type": "line", "x0": crossing, "x1": crossing, "y0": 0, "y1": 1, "yref": "paper",
-                             "line": {"color": GREY, "dash": "dash"}}]  # fmt: skip
-        caption += (
-            f" The dashed line, at {crossing:.0f} %, is where the choice turns: {percent(turn.false_share)} of the "
-            "chosen source are unlabelled answers there."
-        )
-    return Figure(data, layout, caption, height=360)
 
 
 def examples_of(decision: Decision) -> Examples:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from foils.data.labels import LabelsLike
 from foils.data.negatives import Negatives
-from foils.deciding.benefit import STARTS
+from foils.deciding.benefit import STARTS, Basis
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table
-from foils.scoring.gates import Float64s
-from foils.scoring.measure import Measured
-
-if TYPE_CHECKING:
-    LabelsGiven = LabelsLike
-else:
-    LabelsGiven = str
 
 NONE, RANDOM = "none", "random"
 ALONE = "in-batch negatives alone"  # what none is called in sentences
@@ -43,7 +36,7 @@ class BeliefSettings(Settings):
 
     heading = "Decision"
 
-    labels: Annotated[LabelsGiven | None, Option(metavar="FILE")] = None
+    labels: Annotated[LabelsLike | None, Option(metavar="FILE")] = None
     starts: Annotated[str, Option(names=STARTS)] = "encoder"
     in_batch: Annotated[int, Option(least=0)] = 127
 
@@ -104,25 +97,6 @@ class TurningPoint:
 
 
 @dataclass(frozen=True)
-class Basis:
-    """What a decision rests on.
-
-    Attributes:
-        measured: the triplets of the records that are looked at.
-        expected: (m,) π of each triplet; without labels where `Candidate.benefit` is.
-        in_batch: (T,) log(M·E[x]) of each record.
-        settings: of the belief.
-        recurrence: R; None: the training starts from nothing.
-    """
-
-    measured: Measured
-    expected: Float64s
-    in_batch: Float64s
-    settings: BeliefSettings
-    recurrence: float | None
-
-
-@dataclass(frozen=True)
 class Decision(Result):
     """What to train on.
 
@@ -146,7 +120,6 @@ class Decision(Result):
         ability: share of random negatives that the encoder puts below the positive.
         recurrence: R, the share of the queries to come whose relevant documents are positives of
             training queries too; None: the training starts from nothing.
-        curve: o from 0 to ō, and each candidate's benefit there.
         negatives: sources and random negatives, as tables to train on. `basis`: what it rests on.
     """
 
@@ -161,7 +134,6 @@ class Decision(Result):
     unlabelled_most: float
     ability: float
     recurrence: float | None
-    curve: Mapping[str, Any] = field(repr=False)
     negatives: Mapping[str, Negatives] = field(repr=False)
     basis: Basis = field(repr=False)
     turns_below: TurningPoint | None = None
@@ -233,10 +205,8 @@ class Decision(Result):
             more = "more " if self.labels else ""
             lines.append(f"About {self.label_next} {more}labels could change the choice (foils label).")
         if self.recurrence is not None and self.recurrence < RECURRING:
-            lines.append(
-                f"Of the positives of queries to come {percent(self.recurrence)} are expected to be positives of "
-                "training queries too, so that hard negatives count for less."
-            )
+            recur = f"{percent(self.recurrence)} are expected to be positives of training queries too"
+            lines.append(f"Of the positives of queries to come {recur}: hard negatives count for less.")
         return tuple(lines)
 
     @property
@@ -250,43 +220,33 @@ class Decision(Result):
                 tell = f"To tell, judge {count} of the negatives (foils label, or --labels-by), or add pairs."
             lines.append(f"{ALONE.capitalize()} are the simplest choice and may do as well as {self.source}. {tell}")
         if self.queries < ENOUGH:
-            lines.append(
-                f"A choice among so few as {self.queries} queries often differs from that of all; from {ENOUGH} on it "
-                "repeats nine times in ten."
-            )
+            lines.append(f"A choice among so few queries often changes; from {ENOUGH} on it repeats nine times in ten.")
         if self.pooled:
-            keeps = ", or train on those that were judged there and not labelled, which foils select --by benefit keeps"
-            lines.append(
-                f"{self.pooled}: such labels say nothing of the answers that nobody looked at, and any share of "
-                "unlabelled answers is possible. Judge some negatives (foils label)"
-                f"{keeps if self.pool and not self.labels else ''}."
+            line = (
+                f"{self.pooled}: such labels say nothing of what nobody looked at. Judge some negatives (foils label)"
             )
+            if self.pool and not self.labels:
+                line += ", or train on those judged there and not labelled, which foils select --by benefit keeps"
+            lines.append(f"{line}.")
         if self.ability < ABLE:
-            lines.append(
-                f"The encoder puts only {percent(self.ability)} of random documents below the positive: a model that "
-                "starts with so little learns from easy negatives first (--starts nothing)."
-            )
+            below = percent(self.ability)
+            lines.append(f"The encoder puts only {below} of random documents below the positive: try --starts nothing.")
         lengths = [list_length(negatives) for negatives in self.negatives.values()]
         if max(lengths) > LONGER * min(lengths):
-            lines.append(
-                f"The sources have {min(lengths):.0f} to {max(lengths):.0f} negatives a query, and a longer list is "
-                "worth more for its length alone; decide between lists of equal length."
-            )
+            span = f"{min(lengths):.0f} to {max(lengths):.0f} negatives a query"
+            lines.append(f"The sources have {span}, and a longer list is worth more; compare lists of equal length.")
         return tuple(lines)
 
     def table(self) -> Table:
         """Return the candidates, best first, under the sentence; below, what speaks against relying on it."""
-        columns = ["source", "points over none", "unlabelled answers", "verdict"]
-        rows = [
-            [each.name, points(each.gain, each.gain_low, each.gain_high), share_interval(each), each.verdict]
-            for each in self.candidates
-        ]
-        if self.labels:
-            columns.insert(3, "P(best)")
-            for row, each in zip(rows, self.candidates, strict=True):
-                row.insert(3, f"{each.best_with_probability:.2f}")
+        best = ["P(best)"] if self.labels else []
+        columns, rows = ["source", "points over none", "unlabelled answers", *best, "verdict"], []
+        for each in self.candidates:
+            gain = points(each.gain, each.gain_low, each.gain_high)
+            best = [f"{each.best_with_probability:.2f}"] if self.labels else []
+            rows.append((each.name, gain, share_interval(each), *best, each.verdict))
         chosen = frozenset(at for at, each in enumerate(self.candidates) if each.name == (self.source or NONE))
-        return Table(self.sentence, columns, [tuple(row) for row in rows], "\n".join(self.cautions), chosen)
+        return Table(self.sentence, columns, rows, "\n".join(self.cautions), chosen)
 
     def tables(self) -> list[Table]:
         """Return the one table that there is to see."""
@@ -294,7 +254,7 @@ class Decision(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision as scores.json holds it."""
-        hidden = ("curve", "negatives", "basis")
+        hidden = ("negatives", "basis")
         plain: dict[str, Any] = {key: value for key, value in vars(self).items() if key not in hidden}
         for key in ("turns_at", "turns_below"):
             plain[key] = asdict(plain[key]) if plain[key] else None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,9 @@ from foils.runtime import progress, seeds
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import Measured
 
-if TYPE_CHECKING:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    _Half = tuple[HistGradientBoostingClassifier | None, float]
-
 Floats = npt.NDArray[np.float32]
+Half = tuple[Any, float]
+"""A classifier of scikit-learn, or None, and the logarithm of what its odds are short of n_L/n_U by."""
 
 NEAREST = 3  # labelled positives that resemblance is the mean over
 COMPARED = 64  # labelled positives of a query that a document is compared with, at most
@@ -85,11 +82,6 @@ class Pairs:
     def select(self, rows: Rows) -> Pairs:
         """Return these pairs."""
         return Pairs(*(getattr(self, each.name)[rows] for each in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: list[Pairs]) -> Pairs:
-        """Return the pairs of all parts, in order."""
-        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
     def features(self, resembling: bool) -> Float64s:
         """(n, 3) what the classifiers see, or (n, 2) where no query has several positives to resemble."""
@@ -145,7 +137,7 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
     known = of.collection.known_positives
     place, begins = known.places(of.queries), np.arange(len(of) + 1)
     first_positive, first_triplet = (np.searchsorted(each, begins) for each in (of.positive_record, of.record))
-    parts: tuple[list[Pairs], ...] = ([], [], [])
+    parts: tuple[list[tuple[Any, ...]], ...] = ([], [], [])
     with progress.task("surveying pairs", total=len(of), unit="queries") as advance:
         for start in range(0, len(of), BLOCK):
             block = np.arange(start, min(start + BLOCK, len(of)))
@@ -167,9 +159,9 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
                     (parts[2], far, rank_of(far), of_others[len(drawn) :], np.ones(len(far))),
                 ):
                     numbers = np.full(len(rank), record)
-                    part.append(Pairs(numbers, similarity.astype(np.float64), rank, resemblance, count))
+                    part.append((numbers, similarity.astype(np.float64), rank, resemblance, count))
             advance(len(block))
-    labelled_pairs, unlabelled, of_sources = (Pairs.joined(part) for part in parts)
+    labelled_pairs, unlabelled, of_sources = (Pairs(*map(np.concatenate, zip(*part, strict=True))) for part in parts)
     return Survey(labelled_pairs, unlabelled, of_sources, len(of.collection.documents))
 
 
@@ -236,15 +228,14 @@ class Relevance:
     """The ratio n_L(x)/n_U(x), from classifiers that saw the other half of the queries each.
 
     Attributes:
-        halves: the classifiers for even and for odd records (None: too few pairs, so that ranks
-            alone count), and the logarithm of what their odds are short of n_L/n_U by.
+        halves: the classifiers for even and for odd records; None: too few pairs, so that ranks alone count.
         edges: (steps + 1,) of the steps of ranks.
         stands_for: (steps,) unlabelled pairs that one drawn in each step stands for.
         correction: (steps,) observed over expected labelled pairs, by step of ranks.
         resembling: whether resemblance is known of any pair.
     """
 
-    halves: tuple[_Half, _Half]
+    halves: tuple[Half, Half]
     edges: Float64s
     stands_for: Float64s
     correction: Float64s
@@ -314,7 +305,7 @@ def _step(edges: Float64s, pairs: Pairs) -> Rows:
     return np.clip(np.searchsorted(edges, pairs.rank, side="right") - 1, 0, len(edges) - 2)
 
 
-def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
+def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> Half:
     """A classifier of labelled against drawn unlabelled pairs, of one half of the records."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -354,13 +345,11 @@ class Pooling:
     depth: int = 0
 
     def judged(self, measured: Measured, survey: Survey) -> npt.NDArray[np.bool_]:
-        """Return (m,) which negatives are among the documents that were judged, and not found relevant."""
+        """Return (m,) which negatives are among the `depth` documents that were judged, and not found relevant."""
         of = measured.records
         if self.by == THE_ENCODER:  # documents that are labelled may be nearer, too
             known = of.collection.known_positives
             return np.asarray(survey.negatives.rank + known.counts_of(of.queries)[of.record] < self.depth)
-        if not self.depth:
-            return np.zeros(len(of.record), bool)
         first, _ = BM25Retriever(of.collection).search(of.queries, self.depth)
         rows = np.asarray(of.texts.rows)[of.document]
         return np.asarray((first[of.record] == rows[:, None]).any(axis=1))
@@ -381,12 +370,10 @@ def signs_of_pooling(collection: Collection, queries: Rows, survey: Survey) -> P
         queries: rows of the queries that are looked at; BM25 searches for 400 of them, at most.
         survey: the encoder's ranks of the labelled positives.
     """
-    known = collection.known_positives
     some = queries[:: max(1, len(queries) // RANKED)]
-    query = np.repeat(np.arange(len(some)), known.counts_of(some))
+    query, labelled = collection.known_positives.pairs_of(some)
     if len(query) < LEAST_POSITIVES:
         return Pooling()
-    labelled = np.concatenate([known.of(int(place)) for place in known.places(some)])
     first, _ = BM25Retriever(collection).search(some, max(POOLS))
     hit = first[query] == labelled[:, None]
     ranks = {"BM25": np.where(hit.any(axis=1), hit.argmax(axis=1), np.inf), THE_ENCODER: survey.labelled.rank}

@@ -123,12 +123,6 @@ def ends(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.3}
 
 
-def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
-    """Return a figure's layout with titles of its axes, and what more Plotly takes; `more` may add to an axis."""
-    titles = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
-    return {**more, **{axis: {**title, **more.get(axis, {})} for axis, title in titles.items()}}
-
-
 def intervals_figure(groups: Mapping[str, Points], x: str, caption: str, **axis: Any) -> Figure:
     """Return points with their intervals, one row a name, the last group's order from below.
 

@@ -22,7 +22,7 @@ from foils.data.negatives import Negatives
 from foils.data.run import grouped
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, Decision, decide
-from foils.deciding.benefit import HARM, learnabilities, seen_similarities
+from foils.deciding.benefit import HARM
 from foils.encode.encoder import Encoder
 from foils.encode.opening import description
 from foils.encode.vectors import VectorStore
@@ -237,13 +237,12 @@ def select_by_benefit(
 
 def _candidates(decision: Decision, sources: Sequence[str], temperature: float) -> Candidates:
     """The negatives of these sources: random ones that the decision drew beside them are left out."""
-    basis, measured = decision.basis, decision.basis.measured
-    records, starts = measured.records, basis.settings.starts
+    basis, records = decision.basis, decision.basis.measured.records
     bits = [records.names.index(name) for name in sources]
     triplets = np.flatnonzero(records.members & sum(1 << bit for bit in bits))
     record = records.record[triplets]
-    gain = (1 - (1 + HARM) * basis.expected[triplets]) * learnabilities(measured, triplets, starts, basis.recurrence)
-    s_n, s_p = seen_similarities(measured, triplets, starts)
+    gain = (1 - (1 + HARM) * basis.expected[triplets]) * basis.learnabilities(triplets)
+    s_n, s_p = basis.similarities(triplets)
     pull = (s_n - s_p[record]) / temperature - np.logaddexp(0.0, basis.in_batch[record])
     lists = tuple((records.members[triplets] >> bit & 1) == 1 for bit in bits)
     return Candidates(triplets, record, pull, gain, lists)
