@@ -187,7 +187,7 @@ def label(collection: foils.data.read.CollectionLike, sources: foils.data.source
     encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.doors.Labelled: ...
 def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
-    judge: foils.labelling.relabelling.JudgeLike | None = ..., budget: float = ..., positive_precision: float = ...,
+    judge: foils.labelling.doors.AskLike | None = ..., budget: float = ..., positive_precision: float = ...,
     negative_precision: float = ..., unsure: typing.Literal["keep", "reject"] = ...,
     labels: foils.data.read.AddedLike = ..., checks: int = ..., split: str = ..., seed: int = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,

@@ -1,6 +1,6 @@
-"""The program `foils`: its verbs, made of the library's doors, what they write, show and advise; how failures end it.
+"""The program `foils`: its verbs, made of the library's doors, and how failures end it.
 
-Nothing is loaded before it is needed.
+A verb parses, calls its door, writes, shows and says what to type next. Nothing is loaded before it is needed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_origin
@@ -43,24 +43,13 @@ Values = Mapping[str, Any]
 Advice = Callable[[Any, Values], str | None]
 
 
-@dataclass(frozen=True)
-class Output(Setting):
-    """An option of the program alone, mostly what to write of the result; nothing where it is not given.
-
-    Attributes:
-        write: name of the result's method that writes to the value of the option; empty: the option is for
-            `Verb.after`.
-    """
-
-    write: str = ""
+# Options of the program alone: mostly what to write of the result, nothing where the option is not given
 
 
-def _output(
-    text: str, writes: Sequence[str], *, name: str = "output", write: str = "write", needed: bool = False, **option: Any
-) -> Output:
+def _output(text: str, writes: Sequence[str], *, name: str = "output", needed: bool = False, **option: Any) -> Setting:
     kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
-    details = Option(**{"metavar": "FILE", "writes": writes, **option})
-    return Output(name, kind, details, default, text, "Output", write=write)
+    details = Option(**{"metavar": "FILE", "write": "write", "writes": writes, **option})
+    return Setting(name, kind, details, default, text, "Output")
 
 
 JSON = _output(EVERYWHERE["--json FILE"], files.JSON, name="json", write="write_json")
@@ -82,7 +71,7 @@ JUDGEMENTS = _output(
     name="judgements",
     write="write_judgements",
 )
-OPEN = Output(
+OPEN = Setting(
     "open_report", bool | None, Option(flag="--open"), None,
     "Open the report in a browser (on a terminal). Default: yes.", "Output",
 )  # fmt: skip
@@ -95,11 +84,12 @@ class Verb(NamedTuple):
         outputs: options of the program alone, beside --json.
         after: does what the program alone does with the result, once it is written and shown; it is
             given the result and the values of all options.
-        advice: the command that mostly follows the verb, as a template of `command`; or a function of the verb's
-            result and of the options as they were typed, which returns that command, or None.
+        advice: the command that mostly follows the verb, as a template of `command`; or a function
+            of the verb's result and of the options as they were typed, which returns that command,
+            or None.
     """
 
-    outputs: tuple[Output, ...] = ()
+    outputs: tuple[Setting, ...] = ()
     after: Callable[[Any, Values], None] = lambda *_: None
     advice: str | Advice = ""
 
@@ -234,8 +224,8 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     to_standard_output = values.get(JSON.name) == Path(STANDARD)
     for output in (*verb.outputs, *([] if to_standard_output else [JSON])):
         value = values.get(output.name)
-        if value is not None and output.write:
-            attrgetter(output.write)(result)(value)
+        if value is not None and output.option.write:
+            attrgetter(output.option.write)(result)(value)
             if output.name == "output":
                 tables = [replace(tables[0], title=f"{tables[0].title} → {value}"), *tables[1:]]
     if to_standard_output:
@@ -251,12 +241,11 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
 def _parameter(setting: Setting, place: int) -> inspect.Parameter:
     """One parameter of a verb, as cyclopts reads it; `place` is that of its heading."""
     option, annotation, default = setting.option, setting.annotation, shown_default(setting)
-    if option.parse is not None:
+    if option.parse is not None or str in setting.kinds:
+        # the program takes a text, where Python takes objects as well
+        is_optional = option.parse is not None and setting.default is not inspect.Parameter.empty
         annotation = list[str] if option.repeated else str
-        annotation = annotation if setting.default is inspect.Parameter.empty else annotation | None
-    elif str in setting.kinds:  # the program takes a name, where Python takes objects as well
-        annotation = list[str] if option.repeated else str
-        annotation = annotation | None if type(None) in setting.kinds else annotation
+        annotation = annotation | None if is_optional or type(None) in setting.kinds else annotation
     more: dict[str, Any] = {"help": help_text(setting), "negative_iterable": (), "negative_none": ()}
     names = option.allowed()
     if names:
@@ -293,23 +282,26 @@ def command(template: str, typed: Values, **more: Any) -> str | None:
     """Return a command in a shell's words; None where it needs a value that is not known.
 
     Args:
-        template: the command, as `score {collection} {output} [--encoder {encoder}]`: a name in braces stands for
-            a value, or for each of several; what stands in brackets is left out where its value is not known.
-        typed: the values of the verb before, by name. Where the collection goes on, so do those of `CARRIED`.
+        template: the command, as `score {collection} {output} [--encoder {encoder}]`: a name in
+            braces stands for a value, or for each of several; what stands in brackets is left out
+            where its value is not known.
+        typed: the values of the verb before, by name. Where the collection goes on, so do those of
+            `CARRIED`.
         more: further values, which stand before those that were typed.
     """
-    values = {name: value for name, value in {**typed, **more}.items() if value is not None and value is not False}
-    parts = [part for part in _PART.findall(template) if part[0] != "[" or {*_SLOT.findall(part)} <= {*values}]
+    values = {**typed, **more}
+    known = {name for name, value in values.items() if value is not None and value is not False}
+    parts = [part for part in _PART.findall(template) if part[0] != "[" or {*_SLOT.findall(part)} <= known]
     words = ["foils"]
     for word in " ".join(part.strip("[]") for part in parts).split():
         slots = _SLOT.findall(word)
-        if not {*slots} <= {*values}:
+        if not {*slots} <= known:
             return None
         for value in several(values[slots[0]]) if slots else [""]:
             words.append(word.replace(f"{{{slots[0]}}}", str(value)) if slots else word)
     settings = door_of(words[1]).settings
     for name in CARRIED if "{collection}" in template else ():
-        if name in values and name in settings and settings[name].flag not in words:
+        if name in known and name in settings and settings[name].flag not in words:
             for value in several(values[name]) if values[name] != settings[name].default else ():
                 words += [settings[name].flag] if value is True else [settings[name].flag, str(value)]
     return shlex.join(words)

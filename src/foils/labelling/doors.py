@@ -1,4 +1,4 @@
-"""Which pairs are drawn to be judged, their sheet with answers, who judges them, and the door of labelling."""
+"""Which pairs are drawn to be judged, their sheet with answers, who judges, and `foils label`."""
 
 from __future__ import annotations
 

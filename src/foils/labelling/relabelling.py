@@ -28,9 +28,8 @@ from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
-from foils.labelling.doors import JUDGES, PEOPLE, Answer, LabelSheet, ask_program, open_judge, pairs_in, pairs_of
+from foils.labelling.doors import JUDGES, PEOPLE, AskLike, LabelSheet, ask_program, open_judge, pairs_in, pairs_of
 from foils.llm import LLMSettings, Usage
-from foils.rating import Judge
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import without_nan
@@ -38,7 +37,6 @@ from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Table, number
 from foils.statistics.survey import Answers, Crowd, learn, threshold
 
-JudgeLike = str | Judge | Answer
 log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
@@ -83,7 +81,7 @@ class RelabelSettings(Settings):
 
     heading = "Relabelling"
 
-    judge: Annotated[JudgeLike | None, Option(metavar="JUDGE")] = None
+    judge: Annotated[AskLike | None, Option(metavar="JUDGE")] = None
     budget: Annotated[float, Option(metavar="ROWS", above=0, needs={"judge": True})] = 0.05
     positive_precision: Annotated[float, Option(above=0, most=1)] = 0.9
     negative_precision: Annotated[float, Option(above=0, most=1)] = 0.95
@@ -200,7 +198,7 @@ class Judged(Answers):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the result says of the judge: its answers, its errors (NaN where it has none), and if it is believed."""
+        """What a result says of the judge; its errors are NaN where it has no answers."""
         errors = (self.sensitivity, self.specificity) if len(self.rows) else (np.nan, np.nan)
         return {
             "answered": len(self.rows), "sensitivity": errors[0], "specificity": errors[1],
@@ -296,14 +294,14 @@ def verdicts_of(
         shares = (share_by_answers(each, rows, most=most) for each in judged)
         return next((value for value, error in shares if error <= MOST_ERROR), np.nan)
 
-    def confirmed(probability: Floats, wanted: float, holds: Callable[[float], bool]) -> float:
+    def confirmed(probability: Floats, wanted: float, share_from: Callable[[float], float]) -> float:
         above = probability[probability >= max(0.5, threshold(probability, wanted))]
         levels = np.quantile(above, np.linspace(0, 1, STEPS), method="higher").tolist() if len(above) else []
-        return next((each for each in levels if holds(each)), 2.0)
+        return next((each for each in levels if share_from(each) >= wanted), 2.0)
 
     p, prior = crowd.posterior, crowd.prior
-    high = confirmed(p, precision, lambda t: share(prior >= t) >= precision)
-    low = confirmed(1 - p, negative_precision, lambda t: 1 - share(1 - prior >= t, most=True) >= negative_precision)
+    high = confirmed(p, precision, lambda t: share(prior >= t))
+    low = confirmed(1 - p, negative_precision, lambda t: 1 - share(1 - prior >= t, most=True))
     verdict = np.where(p >= high, POSITIVE, np.where(1 - p >= low, NEGATIVE, UNSURE)).astype(object)
     verdict[people.rows] = np.where(people.relevant == 1, POSITIVE, NEGATIVE)
     return verdict, high, 1 - low
@@ -478,12 +476,13 @@ def relabel(
     settings |= {"judges": programs, "labels": [len(each) for each in tables], "encoder": encoder.fingerprint}
     digests = {"collection": loaded.digest, named.name: named.digest}
     history = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
+    facts = [{"name": name, "asked": asked.get(name, 0), **each.facts} for name, each in judges.items()]
     return Relabelled.of(
         table.with_provenance(history),
         title=f"{named.name}, relabelled",
         collection=loaded,
         split=relabelling.split,
-        judges=tuple({"name": name, "asked": asked.get(name, 0), **each.facts} for name, each in judges.items()),
+        judges=tuple(facts),
         high=high if high <= 1 else None,
         low=low if low >= 0 else None,
         answers=labels,

@@ -76,6 +76,7 @@ class Option:
         in_program: Whether the program has it; where not, it is an argument in Python alone.
         help: What it is, where the docstring does not say it: of a type that many doors take.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
+        write: Of an option of the program alone: name of the result's method that writes to its value.
         writes: Of an output: how the names of what it writes end
             (`foils.runtime.files.check_output`). None: it is no output, and a text that its metavar
             calls a file, a model or a collection may name what is read.
@@ -93,6 +94,7 @@ class Option:
     in_program: bool = True
     help: str = ""
     needs: Needs = ()
+    write: str = ""
     writes: tuple[str, ...] = ()
 
     def allowed(self) -> list[str]:
@@ -120,10 +122,9 @@ class Option:
                 continue
             number = float(each)
             low = (self.least is not None and number < self.least) or (self.above is not None and number <= self.above)
-            if low or (self.most is not None and number > self.most):
-                raise InputError(f"{name} {number:g}; expected {self.range}")
-            if not isfinite(number):
-                raise InputError(f"{name} {number:g}; expected a finite number")
+            if low or (self.most is not None and number > self.most) or not isfinite(number):
+                expected = self.range if isfinite(number) else "a finite number"
+                raise InputError(f"{name} {number:g}; expected {expected}")
 
 
 NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder
@@ -423,7 +424,7 @@ def refuse(options: Mapping[str, Any], why: str) -> None:
         raise InputError(f"{', '.join(named)}: no effect {why}")
 
 
-def refuse_idle(settings: Mapping[str, Setting], values: Mapping[str, Any], grouped: Mapping[str, Any]) -> None:
+def refuse_idle(settings: Mapping[str, Setting], values: dict[str, Any], grouped: dict[str, Any]) -> None:
     """Raise an InputError that names every setting that is given and has no effect beside the others.
 
     Args:

@@ -140,7 +140,8 @@ def _grid(table: Table, columns: Sequence[int], width: int) -> Any:
     grid = RichTable(box=box.SIMPLE_HEAD)
     for column in columns:
         justify: Any = "right" if _is_numeric(table, column) else "left"
-        grid.add_column(Text(_plain(table.columns[column])), justify=justify, width=widths[column], overflow="fold")
+        heading = Text(_plain(table.columns[column]))
+        grid.add_column(heading, justify=justify, width=widths[column], overflow="fold")
     for row in table.rows:
         grid.add_row(*(Text(_plain(row[column])) for column in columns))
     return grid
