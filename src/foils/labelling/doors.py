@@ -568,8 +568,8 @@ class Labelled(Result):
         models: name -> use, of a language model that judged.
         facts: settings, seed and collection, for JSON.
         output: the file of the labels; None: they were not written.
-        sheet: the file with the pairs that nobody has answered; None: none was asked for.
-        in_sheet: how many these are.
+        sheet: `sheet`, the file with the pairs that nobody has answered, and `in_sheet`, how many
+            these are; empty: none was asked for.
     """
 
     labels: Labels
@@ -578,8 +578,7 @@ class Labelled(Result):
     models: Mapping[str, Usage]
     facts: Mapping[str, Any]
     output: Path | None
-    sheet: Path | None = None
-    in_sheet: int = 0
+    sheet: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def shares(self) -> list[SourceShare]:
@@ -618,19 +617,16 @@ class Labelled(Result):
         caption = f"{programs}: as judged; foils score --labels takes its errors off." if programs else ""
         used = [Table(name, ("", "value"), use.rows(name)) for name, use in self.models.items()]
         title = f"Labels → {self.output}" if self.output else "Labels"
-        if self.sheet is not None:
-            pairs = counted(self.in_sheet, "pairs")
-            note = f"{pairs} in {self.sheet}: put yes or no in column answer; {spelled('answers')} reads it."
-            caption = f"{note}\n{caption}".rstrip()
+        if self.sheet:
+            pairs = f"{counted(self.sheet['in_sheet'], 'pairs')} in {self.sheet['sheet']}"
+            caption = f"{pairs}: put yes or no in column answer; {spelled('answers')} reads it.\n{caption}".rstrip()
         return [Table(title, columns, rows, caption), *used]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, and each source's counts and shares."""
         sources = [each.to_json() for each in self.shares]
         more = {name: use.to_json() for name, use in self.models.items()}
-        facts = {**self.facts, "pairs": len(self.drawn), "sources": sources}
-        if self.sheet is not None:
-            facts |= {"sheet": str(self.sheet), "in_sheet": self.in_sheet}
+        facts = {**self.facts, "pairs": len(self.drawn), "sources": sources, **self.sheet}
         return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
 
 
@@ -725,11 +721,12 @@ def label(
             log.warning(f"{message} they are kept, and no share counts them", elsewhere, len(drawn.rows))
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
-    unanswered: list[int] = []
+    of_sheet = dict[str, Any]()
     if labelling.sheet is not None:
         judged = sheet.judged()
         unanswered = [place for place, key in enumerate(sheet.keys) if not judged[key]]
         write_sheet(Path(labelling.sheet), sheet, unanswered)
+        of_sheet = {"sheet": str(labelling.sheet), "in_sheet": len(unanswered)}
     elif who == TERMINAL or (who is None and not labelling.answers):
         width = min(get_terminal_size().columns, 120)
         with keys_of_terminal() as key:
@@ -746,6 +743,5 @@ def label(
         models=models,
         facts=facts,
         output=output,
-        sheet=None if labelling.sheet is None else Path(labelling.sheet),
-        in_sheet=len(unanswered),
+        sheet=of_sheet,
     )
