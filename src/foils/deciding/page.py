@@ -97,4 +97,4 @@ def examples_of(decision: Decision) -> Examples:
         likely = ", ".join(f"{name} {percent(expected[triplet])}" for name, triplet in hardest.items())
         note = f"Probability of an unlabelled answer: {likely}." if decision.labels else ""
         listed.append(Example(shortened(query), shown, note))
-    return Examples("Three queries, their positive, and the hardest negative of each source", listed, opened=True)
+    return Examples("Three queries, their positive, and the hardest negative of each source", listed)

@@ -46,12 +46,10 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """Examples behind a heading that opens."""
+    """Examples behind a heading, which are open at first."""
 
     heading: str
     examples: Sequence[Example]
-    caption: str = ""
-    opened: bool = False
 
 
 Block = Table | Figure | Examples
@@ -111,18 +109,6 @@ def label(text: str) -> str:
     return escape(text)
 
 
-def scatter(x: Sequence[Any], y: Sequence[Any], *, mode: str = "lines", **more: Any) -> dict[str, Any]:
-    """Return a trace of a figure: lines or markers, with what more Plotly takes."""
-    return {"type": "scatter", "mode": mode, "x": x, "y": y, **more}
-
-
-def ends(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
-    """Return the error bars of markers at `values`, from `low` to `high`."""
-    above = [max(0.0, end - value) for value, end in zip(values, high, strict=True)]
-    below = [max(0.0, value - end) for value, end in zip(values, low, strict=True)]
-    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.3}
-
-
 def intervals_figure(groups: Mapping[str, Points], x: str, caption: str, **axis: Any) -> Figure:
     """Return points with their intervals, one row a name, the last group's order from below.
 
@@ -134,10 +120,16 @@ def intervals_figure(groups: Mapping[str, Points], x: str, caption: str, **axis:
     """
     data, colours = [], (PALETTE[7], *PALETTE) if len(groups) > 1 else PALETTE
     for (group, points), colour in zip(groups.items(), colours, strict=False):
-        values, low, high = ([each[at] for each in points.values()] for at in range(3))
-        names = [label(name) for name in points]
-        how: dict[str, Any] = {"mode": "markers", "marker": {"size": 9, "color": colour}, "name": label(group)}
-        data.append(scatter(values, names, orientation="h", error_x=ends(values, low, high), **how))
+        names, values = [label(name) for name in points], [value for value, _, _ in points.values()]
+        ends = {
+            "type": "data",
+            "symmetric": False,
+            "array": [max(0.0, high - value) for value, _, high in points.values()],
+            "arrayminus": [max(0.0, value - low) for value, low, _ in points.values()],
+            "thickness": 1.3,
+        }
+        trace = {"type": "scatter", "mode": "markers", "x": values, "y": names, "orientation": "h", "error_x": ends}
+        data.append({**trace, "marker": {"size": 9, "color": colour}, "name": label(group)})
     order = {"type": "category", "categoryorder": "array", "categoryarray": names}
     layout = {"xaxis": {"title": {"text": x}, **axis}, "yaxis": order, "legend": LEGEND, "showlegend": len(groups) > 1}
     grouped = {"scattermode": "group", "scattergap": 0.3}  # each group of a row on a line of its own
