@@ -101,7 +101,7 @@ def test_missing_files(tmp_path, beir_folder):
         ("qrels/train.tsv", "q1\td1\t1_0\nq1\td2\t0.5", [":1: expected", ":2: expected", "a whole number"]),
         ("qrels/train.tsv", "q1\td1\t1\nq9\td1\t1\nq1\td99\t1\nq9\td99\t1",
          [":2: unknown query_id 'q9': it is not among the queries", ":4: unknown query_id 'q9'", ":3: unknown doc_id"]),
-        ("qrels/train.tsv", "q1\td1\t1\nq2\td4\t1\nq1\td1\t0", [":3: the pair is judged twice (line 1 has"]),
+        ("qrels/train.tsv", "q1\td1\t1\nq2\td4\t1\nq1\td1\t0", [":3: duplicate id 'q1', 'd1' (first on line 1)"]),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file(beir_folder, file, text, complaints):
@@ -252,7 +252,7 @@ def test_lines_that_repeat_are_read_once_and_those_that_contradict_are_mistakes(
         "corpus": r"corpus\.jsonl:5: duplicate id 'd0' \(first on line 1\) with another text",
         "title": r"corpus\.jsonl:5: duplicate id 'd0'",
         "queries": r"queries\.jsonl:4: duplicate id 'q0'",
-        "qrels": r"test\.tsv:5: the pair is judged twice.*line 2 has another relevance",
+        "qrels": r"test\.tsv:5: duplicate id .*first on line 2\) with another relevance",
     }.items():
         other = {
             "corpus": {"corpus": [*CORPUS, {"_id": "d0", "text": "another"}]},

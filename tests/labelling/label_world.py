@@ -44,7 +44,7 @@ def source(name: str, seed: int, *, per_query: int = 8, text: Callable[[int, int
         pairs += [(query, row) for row in [*good, *rest.tolist()][:per_query]]
     ids = [pa.array([f"{letter}{pair[at]}" for pair in pairs]) for at, letter in enumerate("qd")]
     if text is not None:
-        ids[1] = pa.array([f"{name}-{number}" for number in range(len(pairs))])
+        ids[1] = pa.array([f"{name}-{number} d{row}" for number, (_, row) in enumerate(pairs)])
     table = negatives_table(*ids, name, np.zeros(len(pairs)), np.zeros(len(pairs)))
     if text is not None:
         table = table.append_column("text", pa.array([text(*pair) for pair in pairs], pa.large_string()))

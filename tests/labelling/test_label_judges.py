@@ -61,7 +61,7 @@ def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])
-def test_texts_that_are_in_no_collection_are_labelled_by_their_text(tmp_path: Path, ending: str) -> None:
+def test_texts_that_are_in_no_collection_are_labelled_too(tmp_path: Path, ending: str) -> None:
     sources = {"a": source("a", 1), "llm": source("llm", 2, text=lambda query, row: f"a text\n of subject {row % 30}")}
     path, asked = tmp_path / f"labels.{ending}", []
 

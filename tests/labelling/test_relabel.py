@@ -231,10 +231,8 @@ def test_too_few_rows_that_are_left_end_in_no_training_of_one_step(tmp_path: Pat
 def test_texts_that_are_not_in_the_collection_are_never_promoted(tmp_path: Path) -> None:
     written = source("llm", 1, text=lambda query, row: f"a text about subject {row % 30}")
     answers = people(source("llm", 1))
-    rows = [
-        {**row, "text": text}
-        for row, text in zip(answers.table.drop(["text"]).to_pylist(), written.table["text"].to_pylist(), strict=True)
-    ]
+    of_texts = written.table.select(["doc_id", "text"]).to_pylist()
+    rows = [{**row, **each} for row, each in zip(answers.table.to_pylist(), of_texts, strict=True)]
     result = relabelled(tmp_path, table=written, labels=Labels(pa.Table.from_pylist(rows)))
     assert (verdicts(result) == "positive").any()
     assert len(result.promoted) == 0

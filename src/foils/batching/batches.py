@@ -21,7 +21,7 @@ from scipy.sparse import block_array, csr_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
 from foils.data import Collection
-from foils.data.training_rows import TextNumbers
+from foils.data.collection import TextNumbers
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 

@@ -274,6 +274,12 @@ def rows_of(ids: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.ChunkedAr
     return np.asarray(pc.fill_null(rows, -1).to_numpy(), np.int64)
 
 
+def pair_keys(table: pa.Table) -> pa.ChunkedArray:
+    """Return (n,) one text for each row's query and document, joined from their ids."""
+    ids = (table[name].cast(pa.large_string()) for name in ("query_id", "doc_id"))
+    return pc.binary_join_element_wise(*ids, pa.scalar("\0", pa.large_string()))
+
+
 def _restored(state: dict[str, Any]) -> Collection:
     return Collection(**({"documents": open_stored(state["folder"]).documents} if state["folder"] else {}) | state)
 
@@ -398,6 +404,31 @@ def pair_codes(queries: npt.ArrayLike, documents: npt.ArrayLike) -> Rows:
     """Return a number for each (query, document) pair, the same for the same pair."""
     queries, documents = np.asarray(queries, np.int64), np.asarray(documents, np.int64)
     return (queries << 32) | (documents & 0xFFFFFFFF)
+
+
+TEXTS_AT_ONCE = 4096  # texts read together where equal ones are looked for
+
+
+class TextNumbers:
+    """Numbers for the rows of a collection, equal for equal texts; row −1 stays −1.
+
+    Texts are numbered in the order of their rows, and are read block by block.
+
+    Args:
+        rows: (n,) all rows to be numbered.
+        texts_of: rows → their texts, or what stands for them where texts that differ are to be equal.
+    """
+
+    def __init__(self, rows: Rows, texts_of: Callable[[Rows], Sequence[str]]) -> None:
+        self.known = np.unique(rows)
+        seen: dict[bytes, int] = {}
+        blocks = (self.known[start : start + TEXTS_AT_ONCE] for start in range(0, len(self.known), TEXTS_AT_ONCE))
+        keys = (hashlib.blake2b(text.encode(), digest_size=16).digest() for block in blocks for text in texts_of(block))
+        self.numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(self.known))
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Return the numbers of these rows, in their shape."""
+        return np.append(self.numbers, -1)[np.where(rows < 0, -1, np.searchsorted(self.known, rows))]
 
 
 @dataclass(frozen=True)
@@ -616,25 +647,23 @@ def _texts(
     batches, lines, complaints = _checked(kind, source, schema, checked)
     table = keep(kind, schema, batches)
     ids = table[schema.names[0]]
-    repeated, contradictions = _repeated(table, rows_of(ids, ids))
-    for row, first in contradictions:
-        identifier = ids[row].as_py()
-        complaints.add(f"duplicate id {identifier!r} (first on line {lines[first]}) with another text", lines[row])
-    complaints.raise_if_any()
+    repeated = _repeated(table, rows_of(ids, ids), lines, complaints)
     if not len(table):
         raise FormatError(f"no {kind} in it; expected at least one record with a text", source.where)
     if repeated.any():
         left_out[f"repeated {kind}"] += int(repeated.sum())
-        table = keep(kind, schema, _without(table, repeated))
+        table = keep(kind, schema, table.filter(pa.array(~repeated)).to_batches())
     return table, without
 
 
-def _repeated(table: pa.Table, first: Rows) -> tuple[npt.NDArray[np.bool_], list[tuple[int, int]]]:
-    """Return (n,) which rows have an earlier one of their key, and which of these say something else, with that one.
+def _repeated(table: pa.Table, first: Rows, lines: array[int], complaints: Complaints) -> npt.NDArray[np.bool_]:
+    """Return (n,) which rows have an earlier one of their ids.
 
     Args:
-        table: n rows.
-        first: (n,) the first row of each key.
+        table: n rows, whose last column may not differ where their ids are the same.
+        first: (n,) the first row of the same ids.
+        lines: (n,) where the rows stand.
+        complaints: of what reads the table, raised if there are any.
     """
     repeated = first != np.arange(len(first))
     rows = np.flatnonzero(repeated)
@@ -642,16 +671,13 @@ def _repeated(table: pa.Table, first: Rows) -> tuple[npt.NDArray[np.bool_], list
         pa.table({name: take(table[name], places) for name in table.column_names}).to_pylist()
         for places in (first[rows], rows)
     )
-    pairs = zip(rows.tolist(), first[rows].tolist(), before, after, strict=True)
-    return repeated, [(row, earlier) for row, earlier, one, other in pairs if one != other]
-
-
-def _without(table: pa.Table, rows: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
-    """Yield a table's batches less these rows."""
-    start = 0
-    for batch in table.to_batches():
-        yield batch.filter(pa.array(~rows[start : start + len(batch)]))
-        start += len(batch)
+    for row, earlier, one, other in zip(rows.tolist(), first[rows].tolist(), before, after, strict=True):
+        if one != other:
+            ids = ", ".join(repr(value) for name, value in other.items() if name.endswith("_id"))
+            where = f"first on line {lines[earlier]}"
+            complaints.add(f"duplicate id {ids} ({where}) with another {table.column_names[-1]}", lines[row])
+    complaints.raise_if_any()
+    return repeated
 
 
 def _judgements(
@@ -680,10 +706,7 @@ def _judgements(
                 file = "queries" if column == "query_id" else "documents"
                 complaints.add(f"unknown {column} {identifier!r}: it is not among the {file}", lines[row])
     first = np.where(unknown, np.arange(len(judged)), PairIndex(*pairs).first)
-    repeated, contradictions = _repeated(judged, first)
-    for row, earlier in contradictions:
-        complaints.add(f"the pair is judged twice (line {lines[earlier]} has another relevance)", lines[row])
-    complaints.raise_if_any()
+    repeated = _repeated(judged, first, lines, complaints)
     counts = {"judgements of what is not there": unknown, "repeated judgements": repeated}
     left_out.update({what: int(rows.sum()) for what, rows in counts.items() if rows.any()})
     return keep(f"qrels-{split}", QRELS, judged.filter(pa.array(~(unknown | repeated))).to_batches())

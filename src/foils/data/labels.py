@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import QRELS, TRAIN, Collection, rows_of
+from foils.data.collection import QRELS, TRAIN, Collection, pair_keys, rows_of
 from foils.data.negatives import Negatives
 from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
@@ -120,9 +120,6 @@ CHECKS = ("labelled positives", "random documents")
 """In `sources`: pairs that a program judged only to show how often it errs."""
 
 
-_BREAK = pa.scalar("\0", pa.large_string())
-
-
 @dataclass(frozen=True)
 class Labels(Result):
     """Judgements of (query, document) pairs, a row for each pair and judge.
@@ -180,10 +177,10 @@ class Labels(Result):
             return labels
         records = records_of(labels)
         columns, complaints = Columns.of(records, {}, OF_LABELS), Complaints(records.where)
-        missing = [role for role in ("query_id", "relevant") if not columns.names[role]]
-        if missing or not (columns.names["doc_id"] or columns.names["text"]):
-            problem = f"no column {', '.join(missing) or 'doc_id (or text)'}"
-            raise FormatError(f"{problem}; labels have query_id, doc_id (or text), relevant", records.where, 1)
+        needed = ("query_id", "doc_id", "relevant")
+        missing = [role for role in needed if not columns.names[role]]
+        if missing:
+            raise FormatError(f"no column {', '.join(missing)}; labels have {', '.join(needed)}", records.where, 1)
         quoted = records.where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS))
         rows, lines = list[dict[str, Any]](), list[int]()
         for line, fields in records.read(complaints):
@@ -256,7 +253,7 @@ class Labels(Result):
         for pairs that are not judged, or were not drawn.
 
         Args:
-            pairs: `query_id, doc_id`, and `text` of documents that are not in the collection.
+            pairs: `query_id, doc_id`.
             judge: whose judgements count; None: people's.
         """
         judges = self.table["judge"].to_pylist()
@@ -270,7 +267,8 @@ class Labels(Result):
         drawn[first[has_one]] = probabilities[has_one]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
         probability = np.where(judged, drawn * judged.sum() / max(int(np.isfinite(drawn).sum()), 1), np.nan)
-        rows = pair_rows(pairs.table if isinstance(pairs, Negatives) else pairs, self.table)
+        table = pairs.table if isinstance(pairs, Negatives) else pairs
+        rows = rows_of(pair_keys(table), pair_keys(self.table))
         place = np.where(rows >= 0, np.append(first, -1)[rows], -1)
         return np.append(relevant, np.nan)[place], np.append(probability, np.nan)[place]
 
@@ -302,38 +300,6 @@ def is_program(judge: str | None) -> bool:
     return judge is not None and ":" in judge
 
 
-def pair_keys(table: pa.Table) -> pa.ChunkedArray:
-    """Return (n,) one text for each row's pair: of the query's id, and the document's text, or its id without one.
-
-    White space in texts makes no difference, since spreadsheets change it.
-    """
-    query, document = (table[name].cast(pa.large_string()) for name in ("query_id", "doc_id"))
-    if "text" in table.column_names:
-        text = pc.utf8_trim_whitespace(pc.replace_substring_regex(table["text"].cast(pa.large_string()), r"\s+", " "))
-        by_text = pc.binary_join_element_wise(pa.scalar("text", pa.large_string()), text, _BREAK)
-        document = pc.if_else(pc.is_valid(text), by_text, document)
-    joined = pc.binary_join_element_wise(query, document, _BREAK)
-    return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
-
-
-def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
-    """Return (n,) a row of another table that holds the same pair, −1 where none does.
-
-    Pairs are the same by their keys (`pair_keys`); or by their ids where only one of the two has a
-    text, as where one table shows the texts of documents that the other knows by id.
-    """
-    rows = rows_of(pair_keys(pairs), pair_keys(among)).copy()
-    texts = (column_or_nulls(table, "text", pa.large_string()) for table in (pairs, among))
-    has_text, others = (text.is_valid().to_numpy() for text in texts)
-    by_id = [pair_keys(table.select(["query_id", "doc_id"])) for table in (pairs, among)]
-    for with_text in (False, True):
-        wanted, candidates = np.flatnonzero((rows < 0) & (has_text != with_text)), np.flatnonzero(others == with_text)
-        if len(wanted) and len(candidates):
-            places = rows_of(by_id[0].take(pa.array(wanted)), by_id[1].take(pa.array(candidates)))
-            rows[wanted] = np.where(places >= 0, candidates[places], -1)
-    return rows
-
-
 def _check(
     table: pa.Table,
     where: str,
@@ -341,41 +307,46 @@ def _check(
     lines: Sequence[int] = (),
     written: Sequence[str] = (),
 ) -> npt.NDArray[np.int64]:
-    """Raise a FormatError for values out of range and unknown ids.
-
-    Return the rows to keep, one of each pair and judge.
+    """Return the rows to keep, one of each pair and judge.
 
     A row in which a judge skipped the pair gives way to one in which it answered.
+
+    Raises:
+        FormatError: values out of range, unknown ids, and contradictions, by line where lines are given.
     """
-    complaints, line_of, unknown = Complaints(where), dict(enumerate(lines)), dict[str, Any]()
+    complaints, line_of, unknown = Complaints(where), dict(enumerate(lines)), dict[str, npt.NDArray[np.bool_]]()
     if collection is not None:
-        elsewhere = pc.or_(
-            table["text"].is_valid(), pc.is_in(table["doc_id"], pa.array(written, pa.string()))
-        ).to_numpy()
+        outside = pc.or_(table["text"].is_valid(), pc.is_in(table["doc_id"], pa.array(written, pa.string())))
         unknown["query_id"] = collection.query_rows(table["query_id"]) < 0
-        unknown["doc_id"] = (collection.document_rows(table["doc_id"]) < 0) & ~elsewhere
-    rows, first = table.to_pylist(), dict[tuple[Any, ...], int]()
-    for row, (key, each) in enumerate(zip(pair_keys(table).to_pylist(), rows, strict=True)):
-        wrong = []
-        if each["query_id"] is None or each["doc_id"] is each["text"] is None:
-            wrong.append("a label needs a query_id, and a doc_id or a text")
-        if each["relevant"] not in (0, 1, None):
-            wrong.append("relevant is neither 0 nor 1; leave it empty where not judged")
-        if each["probability"] is not None and not 0 < each["probability"] <= 1:
-            wrong.append("a probability of being drawn is not in (0, 1]; leave it empty where not drawn")
-        for column in (column for column, is_unknown in unknown.items() if is_unknown[row] and not wrong):
-            wrong.append(f"unknown {column} {each[column]!r} (a spreadsheet may have changed it, as 007 to 7)")
-        before = rows[first.setdefault((key, each["judge"]), row)]
-        if before["relevant"] is None:
-            first[key, each["judge"]] = row
-        elif each["relevant"] not in (None, before["relevant"]):
-            pair = f"query {each['query_id']!r}, document {each['doc_id'] or each['text']!r}"
-            answers = f"as {before['relevant']} above, and as {each['relevant']} here"
-            wrong.append(f"{each['judge']} judged {pair} {answers}; keep one of the two")
-        for problem in wrong:
+        unknown["doc_id"] = (collection.document_rows(table["doc_id"]) < 0) & ~outside.to_numpy()
+    rows, first = table.to_pylist(), dict[tuple[str | None, ...], int]()
+    for row, each in enumerate(rows):
+        key = each["query_id"], each["doc_id"], each["judge"]
+        before = rows[first.setdefault(key, row)]
+        unknown_ids = [f"{name} {each[name]!r}" for name, is_unknown in unknown.items() if is_unknown[row]]
+        problem = _problem(each, before)
+        if not problem and unknown_ids:
+            problem = f"unknown {' and '.join(unknown_ids)} (a spreadsheet may have changed it, as 007 to 7)"
+        if problem:
             complaints.add(problem, line_of.get(row))
+        elif before["relevant"] is None:
+            first[key] = row
     complaints.raise_if_any()
     return np.sort(np.array(list(first.values()), np.int64))
+
+
+def _problem(label: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    """Return what is wrong with a label, or with it beside an earlier one of the same judge; empty: nothing."""
+    if label["query_id"] is None or label["doc_id"] is None:
+        return "a label needs a query_id and a doc_id"
+    if label["relevant"] not in (0, 1, None):
+        return "relevant is neither 0 nor 1; leave it empty where not judged"
+    if label["probability"] is not None and not 0 < label["probability"] <= 1:
+        return "a probability of being drawn is not in (0, 1]; leave it empty where not drawn"
+    if None in (label["relevant"], before["relevant"]) or label["relevant"] == before["relevant"]:
+        return ""
+    answers = f"as {before['relevant']} above, and as {label['relevant']} here; keep one of the two"
+    return f"{label['judge']} judged query {label['query_id']!r}, document {label['doc_id']!r} {answers}"
 
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection, DocumentTexts, PairIndex, Rows, rows_of
+from foils.data.collection import Collection, DocumentTexts, PairIndex, Rows, pair_keys, rows_of
 from foils.data.pairs import Example, Passage
 from foils.data.tables import Provenance, column_or_nulls, read_table, table_bytes, take, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, check_names, require
@@ -320,11 +320,6 @@ def _checked_table(table: pa.Table) -> pa.Table:
     return table
 
 
-def _pair_keys(table: pa.Table) -> pa.ChunkedArray:
-    ids = (table[name].cast(pa.large_string()) for name in ("query_id", "doc_id"))
-    return pc.binary_join_element_wise(*ids, pa.scalar("\0", pa.large_string()))
-
-
 LABELS = "labels"
 """Source of rows that stand in a table for the sake of what is known of labelled positives."""
 
@@ -564,7 +559,7 @@ class Negatives(Result):
         for name, column in facts.items():
             more = more.append_column(name, pa.array(column))
         marked = self.reject(np.zeros(len(self), bool), "").table
-        rows = rows_of(_pair_keys(more), _pair_keys(marked))
+        rows = rows_of(pair_keys(more), pair_keys(marked))
         present = rows >= 0
         rows[~present] = len(self) + np.arange((~present).sum())
         table = pa.concat_tables([marked, more.filter(pa.array(~present))], promote_options="default")

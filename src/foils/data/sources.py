@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import IDENTICAL, Collection, DocumentTexts, Rows
+from foils.data.collection import IDENTICAL, Collection, DocumentTexts, PairIndex, Rows, TextNumbers
 from foils.data.negatives import ALIASES, EQUAL, FORMS, POSITIVE, Exported, Negatives, negatives_table
-from foils.data.pairs import OF_SOURCE, ROLES, Columns, Example, Passage, hash_of, plain, text_id
+from foils.data.pairs import OF_SOURCE, ROLES, Columns, Example, Passage, plain, text_id
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
 from foils.data.records import Complaints, arrow_table, listed_rows, parts_of, table_form
 from foils.data.run import Run, ranks_within
-from foils.data.tables import MOST, ArrowTable, DataSet, Provenance, provenance, take
+from foils.data.tables import ArrowTable, DataSet, Provenance, provenance, take
 from foils.data.tokens import comparable
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest
@@ -158,24 +157,21 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
     mistaken = labelled
     if by_text:
         asked, texts = negatives.texts_in(collection)
-        pairs = collection.known_positives.pairs()
-        inside = np.isin(pairs[0], asked)
-        answers = _token_keys(pairs[0][inside], DocumentTexts(collection, pairs[1][inside]))
-        mistaken = labelled | np.isin(_token_keys(asked, texts), answers)
+        known, answers = collection.known_positives.pairs()
+        inside = np.isin(known, asked)
+        both = DocumentTexts(collection, np.append(texts.rows, answers[inside]), texts.own)
+
+        def words_of(places: Rows) -> list[str]:
+            return [" ".join(comparable(text)) for text in both.take(places)]
+
+        words = TextNumbers(np.arange(len(both)), words_of)
+        of_negatives, of_answers = np.split(words.numbers, [len(asked)])
+        mistaken = labelled | PairIndex(known[inside], of_answers).contain(asked, of_negatives)
     if mistaken.any():
         log.warning("%s: negatives that are positives of the same query: %d; rejected", where, mistaken.sum())
         negatives = negatives.reject(labelled, POSITIVE).reject(mistaken, EQUAL)
     identical = (collection.identical[queries] == documents) & (documents >= 0)
     return negatives.reject(identical, IDENTICAL) if identical.any() else negatives
-
-
-def _token_keys(queries: Rows, texts: DocumentTexts) -> npt.NDArray[np.uint64]:
-    keys = np.empty(len(queries), np.uint64)
-    for start in range(0, len(queries), MOST):
-        part = slice(start, start + MOST)
-        pairs = zip(queries[part].tolist(), texts[part], strict=True)
-        keys[part] = [hash_of("\x1f".join([str(query), *comparable(text)])) for query, text in pairs]
-    return keys
 
 
 def _imported(file: str, collection: Collection, **left_out: int) -> Provenance:

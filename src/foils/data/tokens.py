@@ -23,7 +23,7 @@ import Stemmer
 import xxhash
 from scipy import sparse
 
-from foils.data.collection import Collection, Rows
+from foils.data.collection import Collection, Rows, TextNumbers
 from foils.data.tables import BYTES
 from foils.runtime import memory
 from foils.runtime.options import Option, Settings, spelled
@@ -291,16 +291,14 @@ class DocumentSets:
 
     def same_words(self, ours: Rows, theirs: Rows) -> npt.NDArray[np.bool_]:
         """Return which pairs of documents, each (n,), have the same tokens in the same order."""
-        rows, place = np.unique(np.concatenate([ours, theirs]), return_inverse=True)
-        keys = np.empty(len(rows), np.uint64)
-        for part in cut_by_bytes(self.lengths[rows], memory.budget() // 16):
-            texts = self._collection.document_texts(rows[part])
-            known = {
-                text: xxhash.xxh3_64_intdigest("\x1f".join(comparable(text)).encode()) for text in dict.fromkeys(texts)
-            }
-            keys[part] = [known[text] for text in texts]
-        first, second = np.split(keys[place], 2)
-        return np.asarray(first == second)
+
+        def words_of(rows: Rows) -> list[str]:
+            texts = self._collection.document_texts(rows)
+            words = {text: "\x1f".join(comparable(text)) for text in dict.fromkeys(texts)}
+            return [words[text] for text in texts]
+
+        numbers = TextNumbers(np.append(ours, theirs), words_of)
+        return np.asarray(numbers(ours) == numbers(theirs))
 
 
 def _jaccard(sets: list[Rows], one: Rows, other: Rows, least: float) -> Float64s:

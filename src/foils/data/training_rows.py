@@ -6,7 +6,7 @@ the two agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain, count
@@ -24,8 +24,6 @@ from foils.runtime.options import Option, Settings, refuse
 
 FORMS = ("triplets", "lists", "pairs")
 
-AT_ONCE = 4096
-"""Texts read together where equal ones are looked for."""
 ABSENT = -1
 """In place of a document that is not there, in a list that is short."""
 MAX_POSITIVES = 64
@@ -183,28 +181,6 @@ def _kept_lists(negatives: Negatives, collection: Collection, queries: Rows, per
     longest = int((end - begin).max(initial=0))
     place = begin[:, None] + np.arange(min(longest, per_query or longest))
     return np.append(kept[order], -1)[np.where(place < end[:, None], place, -1)]
-
-
-class TextNumbers:
-    """Numbers for the rows of a collection, equal for equal texts; row −1 stays −1.
-
-    Texts are numbered in the order of their rows, and are read block by block.
-
-    Args:
-        rows: (n,) all rows to be numbered.
-        texts_of: rows → their texts.
-    """
-
-    def __init__(self, rows: Rows, texts_of: Callable[[Rows], Sequence[str]]) -> None:
-        self.known = np.unique(rows)
-        seen: dict[bytes, int] = {}
-        blocks = (self.known[start : start + AT_ONCE] for start in range(0, len(self.known), AT_ONCE))
-        keys = (blake2b(text.encode(), digest_size=16).digest() for block in blocks for text in texts_of(block))
-        self.numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(self.known))
-
-    def __call__(self, rows: Rows) -> Rows:
-        """Return the numbers of these rows, in their shape."""
-        return np.append(self.numbers, ABSENT)[np.where(rows < 0, -1, np.searchsorted(self.known, rows))]
 
 
 # Several data sets as one

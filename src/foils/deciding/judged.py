@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import betaincinv, expit, ndtr
 
-from foils.data.collection import Rows
-from foils.data.labels import CHECKS, Labels, LabelsLike, pair_keys
+from foils.data.collection import Rows, pair_keys
+from foils.data.labels import CHECKS, Labels, LabelsLike
 from foils.data.negatives import Negatives, negatives_table
 from foils.deciding.benefit import MOST, Odds
 from foils.runtime.errors import InputError

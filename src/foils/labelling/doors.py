@@ -18,8 +18,8 @@ from typing import IO, Annotated, Any, TypeGuard, cast
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection
-from foils.data.labels import BETWEEN, CHECKS, LABEL_COLUMNS, PERSON, Labels, cell_of, pair_keys, pair_rows
+from foils.data.collection import Collection, pair_keys
+from foils.data.labels import BETWEEN, CHECKS, LABEL_COLUMNS, PERSON, Labels, cell_of
 from foils.data.negatives import Negatives
 from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.records import DELIMITERS
@@ -59,7 +59,7 @@ class PairPool:
 
     @cached_property
     def keys(self) -> list[str]:
-        """(N,) one text for each pair (see `foils.data.labels.pair_keys`)."""
+        """(N,) one text for each pair (see `foils.data.collection.pair_keys`)."""
         return list(pair_keys(self.table).to_pylist())
 
     def draw(self, n: int, *, seed: int = 0) -> Drawn:
@@ -175,16 +175,14 @@ class LabelSheet:
             labels: the answers.
             person: whose they are, where the labels do not say it.
         """
-        drawn = pa.Table.from_pylist([self.pairs[key] for key in self.keys], LABEL_COLUMNS)
-        places, keys, others = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist(), 0
-        for place, key, row in zip(places, keys, labels.table.to_pylist(), strict=True):
+        drawn, keys, others = set(self.keys), pair_keys(labels.table).to_pylist(), 0
+        for key, row in zip(keys, labels.table.to_pylist(), strict=True):
             if row["judge"] is None:
                 continue
-            key = self.keys[place] if place >= 0 else key
             self.answers[key, person if row["judge"] == PERSON else row["judge"]] = row["relevant"]
             sources = row["sources"] if row["sources"] in CHECKS else None
             self.pairs.setdefault(key, {**row, "probability": None, "sources": sources})
-            others += place < 0 and sources is None
+            others += key not in drawn and sources is None
         return others
 
     def judged(self) -> dict[str, dict[str | None, int | None]]:

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, DocumentTexts, PairIndex, Positives, Rows, pair_codes
+from foils.data.collection import Collection, DocumentTexts, PairIndex, Positives, Rows, TextNumbers, pair_codes
 from foils.data.negatives import EQUAL, Negatives
 from foils.data.run import ranks_within
-from foils.data.training_rows import TextNumbers
 from foils.encode.vectors import text_keys
 from foils.runtime import seeds
 from foils.runtime.errors import InputError

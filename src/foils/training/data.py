@@ -21,14 +21,13 @@ from scipy import sparse
 
 from foils.batching.vectors import DistinctTexts
 from foils.data import Collection, Negatives
-from foils.data.collection import DocumentTexts, PairIndex, Rows
+from foils.data.collection import DocumentTexts, PairIndex, Rows, TextNumbers
 from foils.data.negatives import negatives_table
 from foils.data.read import CollectionLike, CollectionSettings, load_collection
 from foils.data.sources import SourceLike, as_source
 from foils.data.training_rows import (
     ABSENT,
     MAX_POSITIVES,
-    TextNumbers,
     distinct_names,
     joined_collections,
     joined_negatives,
