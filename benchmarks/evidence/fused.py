@@ -23,7 +23,7 @@ import numpy as np
 
 import foils
 from common import load, save
-from foils.data.run import NORMALISATIONS, RANKS, Fusion, fuse_runs
+from foils.data.run import NORMALISATIONS, Fusion, fuse_runs
 from foils.evaluation import measure_run
 from foils.experiments.tasks import BM25
 from foils.experiments.tune import WEIGHTS
@@ -31,7 +31,8 @@ from foils.experiments.tuned import MEASURE, TUNED
 from foils.statistics import bootstrap_interval, paired_test
 
 BOTH = "both"
-WAYS = [*((name, weight) for name in NORMALISATIONS for weight in WEIGHTS), (RANKS, 0.5)]
+RANKS = ("rrf", 0.5)
+WAYS = [*((name, weight) for name in NORMALISATIONS for weight in WEIGHTS), RANKS]
 
 
 def measured(given: str, name: str, minutes: float | None, seed: int, work: Path) -> dict[str, Any]:
@@ -46,7 +47,8 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
         return np.asarray(measure_run(run, tuned.collection, "test", (MEASURE,)).per_query[MEASURE])
 
     of = {name: values(run) for name, run in runs.items()}
-    ways = [float(values(fuse_runs([runs[BM25], runs[half]], **Fusion(*way).how)).mean()) for way in WAYS]
+    hows = [{"method": "rrf"} if way == RANKS else Fusion(*way).how for way in WAYS]
+    ways = [float(values(fuse_runs([runs[BM25], runs[half]], **how)).mean()) for how in hows]
     chosen = tuned.plan["retriever"]
     better = max((half, BM25), key=lambda system: float(of[system].mean()))
     both = of[f"{BM25} + {half}"]

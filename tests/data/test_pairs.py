@@ -212,7 +212,7 @@ WRONG: dict[str, Callable[[], Any]] = {
     r"Dataset \(test\):1: unknown query 'who\?'": lambda: data_set(
         train=TRIPLETS[:9], test=[{**TRIPLETS[9], "question": "who?"}]
     ),
-    r"Dataset \(dev\): .* the columns are 'q', 'a', 'n'; expected query": lambda: data_set(train=TRIPLETS, dev=RENAMED),
+    r"Dataset \(dev\): .* no column is known as query or query_id; the columns are 'q', 'a', 'n'; give": lambda: data_set(train=TRIPLETS, dev=RENAMED),
     "list is no table; expected a DataFrame, .* or a dictionary of these by split": lambda: {
         "question": ["a"],
         "negative": ["b"],

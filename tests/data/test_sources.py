@@ -151,7 +151,7 @@ TRIPLET = {"anchor": Q5, "positive": "x", "negative": "y"}
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"positive": "x", "negative": "y"}, "expected query (or anchor, question) or query_id, and negative"),
+        ({"positive": "x", "negative": "y"}, "the record has neither a query nor the id of one"),
         ({"query_id": "q9"}, "unknown query_id 'q9': the collection small has no such query"),
         (
             {"query": "never asked", "negative": "y"},
@@ -240,7 +240,7 @@ def test_parquet_that_does_not_fit(small: Collection, tmp_path: Path) -> None:
     [
         (b"", "the file is empty; a source is a Parquet table"),
         (b"query_id\tdoc_id\n", "x:1: expected 6 fields (query Q0 document rank score tag), found 2"),
-        (b'[{"query": "x"}]', "the columns are 'query'; expected query (or anchor"),
+        (b'[{"query": "x"}]', "no column is known as negative; the columns are 'query'; give one such a name"),
     ],
 )
 def test_what_is_no_source(small: Collection, tmp_path: Path, data: bytes, message: str) -> None:

@@ -135,7 +135,7 @@ def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):
         return texts(collection, rows)
 
     monkeypatch.setattr(Collection, "document_texts", counted)
-    monkeypatch.setattr("foils.data.training_rows.AT_ONCE", 2)
+    monkeypatch.setattr("foils.data.collection.TEXTS_AT_ONCE", 2)
     blocks = training_set(small, negatives(ROWS), form="lists").facts
     np.testing.assert_array_equal(blocks.documents, whole.documents)
     assert max(at_once) == 2

@@ -22,7 +22,7 @@ from foils.data.negatives import Negatives
 from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
 from foils.data.tables import Provenance, column_or_nulls, with_types, write_table
-from foils.runtime.errors import FormatError, InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.files import LABEL_FILES, write_whole
 from foils.runtime.results import Result, Table
 
@@ -56,6 +56,10 @@ OF_LABELS: Names = {
     "relevant": ("relevant", "relevance", "label", "answer"),
 }
 """What a column of a table of labels can be, and its usual names."""
+
+
+NEEDED = (("query_id",), ("doc_id",), ("relevant",))
+"""What such a table has to have."""
 
 
 _FORMULA = r"\s*[=+\-@＝＋－＠]|[\t\r\n]"
@@ -176,11 +180,7 @@ class Labels(Result):
             _check(labels.table, "labels", collection)
             return labels
         records = records_of(labels)
-        columns, complaints = Columns.of(records, {}, OF_LABELS), Complaints(records.where)
-        needed = ("query_id", "doc_id", "relevant")
-        missing = [role for role in needed if not columns.names[role]]
-        if missing:
-            raise FormatError(f"no column {', '.join(missing)}; labels have {', '.join(needed)}", records.where, 1)
+        columns, complaints = Columns.of(records, {}, OF_LABELS, NEEDED), Complaints(records.where)
         quoted = records.where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS))
         rows, lines = list[dict[str, Any]](), list[int]()
         for line, fields in records.read(complaints):

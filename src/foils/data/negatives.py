@@ -313,10 +313,9 @@ def _checked_table(table: pa.Table) -> pa.Table:
         raise InputError("negative weights; a row that does not count has weight 0")
     if len(table) and pc.min(table["rank"]).as_py() < 0:
         raise InputError("negative ranks; ranks begin at 0")
-    if len({"keep", "reason"} & names) == 1:
-        raise InputError("keep and reason come together: a rejected row says why")
-    if "keep" in names and pc.any(pc.equal(table["keep"], table["reason"].is_valid())).as_py():
-        raise InputError("a row has a reason exactly where keep is false")
+    marked = {"keep", "reason"} & names
+    if len(marked) == 1 or (marked and pc.any(pc.equal(table["keep"], table["reason"].is_valid())).as_py()):
+        raise InputError("a row has a reason exactly where keep is false; keep and reason come together")
     return table
 
 

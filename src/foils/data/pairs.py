@@ -74,7 +74,9 @@ class Example(NamedTuple):
         return (*self.positives, *self.negatives)
 
 
+Chosen = Mapping[str, str]
 Names = Mapping[str, tuple[str, ...]]
+Roles = Sequence[tuple[str, ...]]
 ROLES: Names = {
     "query": ("query", "question", "anchor"),
     "positive": ("positive", "positives", "pos", "answer", "document", "passage", "text", "positive_passages"),
@@ -98,10 +100,8 @@ OF_SOURCE: Names = {
 }
 """The same of a source of negatives: triplets, n-tuples, and other tools' forms."""
 NEGATIVE = re.compile(r"negative_\d+")
-EXPECTED = (
-    "expected query (or anchor, question) or query_id, and negative or negative_1, negative_2, …: give the columns "
-    "such names"
-)
+OF_PAIRS: Roles = (("query",), ("positive",))
+"""What a table of pairs has: of each of these one role at least."""
 
 
 def parsed_columns(text: str) -> dict[str, str]:
@@ -127,7 +127,7 @@ class Columns:
     of_source: bool = False
 
     @classmethod
-    def of(cls, records: Records, chosen: Mapping[str, str], known: Names = ROLES) -> Columns:
+    def of(cls, records: Records, chosen: Chosen, known: Names = ROLES, needed: Roles = OF_PAIRS) -> Columns:
         """Tell the columns of a table.
 
         Args:
@@ -135,13 +135,13 @@ class Columns:
             chosen: what a column is -> its name, which goes before what the names say; an empty
                 name: no column is it.
             known: what a column can be, and by which names.
+            needed: what there has to be, of each of these one role at least.
 
         Raises:
             InputError: a chosen column that there is not, or something that no column can be.
-            FormatError: no query or no positive in a table of pairs, no negative in a source, or
-                several columns that could be one.
+            FormatError: nothing of what is needed, or several columns that could be one.
         """
-        columns, where = records.columns, records.where
+        columns, where, of_source = records.columns, records.where, known is OF_SOURCE
         chosen_names = [name for name in chosen.values() if name]
         unknown = [role for role in chosen if role not in known]
         if unknown:
@@ -149,25 +149,24 @@ class Columns:
         missing = [name for name in chosen_names if name not in columns]
         if missing:
             raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
-        free = [(name, plain(name)) for name in columns if name not in chosen_names]
-        names = {role: tuple(name for name, as_known in free if as_known in usual) for role, usual in known.items()}
+        free = {name: plain(name) for name in columns if name not in chosen_names}
+        names = {role: tuple(name for name in free if free[name] in usual) for role, usual in known.items()}
         if "negative" in known:
-            numbered = sorted(name for name, as_known in free if NEGATIVE.fullmatch(as_known))
+            numbered = sorted(name for name in free if NEGATIVE.fullmatch(free[name]))
             names["negative"] += tuple(sorted(numbered, key=len))
         names |= {role: (name,) if name else () for role, name in chosen.items()}
-        of_source = known is OF_SOURCE
-        needed = (("query", "query_id"), ("negative",)) if of_source else (("query",), ("positive",))
         for role, fitting in names.items():
             if len(fitting) > 1 and role != "negative" and not of_source:
                 advice = f"say which one is: {spelled('columns')} {role}={fitting[0]}"
                 raise FormatError(f"columns {' and '.join(fitting)} could each be the {role}; {advice}", where)
-        absent = [each for each in needed if each[0] in known and not any(names[role] for role in each)]
-        if absent:
-            names_known = ", ".join(known[absent[0][0]])
-            advice = f"give one such a name ({names_known}), or say {spelled('columns', 'query=…,positive=…')}"
-            problem = f"no column is known as {' or '.join(each[0] for each in absent)}; the columns are"
-            problem = f"{problem} {', '.join(map(repr, columns)):.150}; {EXPECTED if of_source else advice}"
-            raise FormatError(problem, where, 1 if records.files else None)
+        for roles in needed:
+            if roles[0] in known and not any(names[role] for role in roles):
+                problem = f"no column is known as {' or '.join(roles)}; the columns are"
+                advice = f"give one such a name ({', '.join(known[roles[0]])})"
+                if needed is OF_PAIRS:
+                    advice += f", or say {spelled('columns', 'query=…,positive=…')}"
+                problem = f"{problem} {', '.join(map(repr, columns)):.150}; {advice}"
+                raise FormatError(problem, where, 1 if records.files else None)
         return cls(names, of_source)
 
     def examples(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
@@ -189,7 +188,7 @@ class Columns:
         if not self.of_source:
             self._check_pair(fields, values)
         elif not {"query", "query_id"} & first.keys():
-            raise InputError(EXPECTED)
+            raise InputError("the record has neither a query nor the id of one")
         positives, negatives = values.get("positive", []), values.get("negative", [])
         doc_id, title = first.get("doc_id"), first.get("title")
         if doc_id is not None and len(positives) > 1:

@@ -223,7 +223,6 @@ def grouped(values: Rows) -> list[Rows]:
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
 NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
 METHODS = ("union", "interleave", "rrf", "weighted")
-RANKS = "rrf"  # in the place of a normalisation: by reciprocal ranks
 TUNED_FILE = "retriever.json"  # of a folder that `foils tune` wrote: its model lies in the folder model
 D = TypeVar("D")
 
@@ -431,7 +430,7 @@ class Fusion:
     """How BM25's scores and a model's are put together: what `foils tune` found, in a small file beside the model.
 
     Attributes:
-        normalisation: of the scores, as `weighted_sum` takes it; rrf: by reciprocal ranks.
+        normalisation: of the scores, as `weighted_sum` takes it.
         weight: of the model's, in [0, 1]; BM25's is 1 less it.
         deploys: what was best: both, the model alone, or bm25 alone.
         base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the
@@ -451,8 +450,6 @@ class Fusion:
     @property
     def how(self) -> dict[str, Any]:
         """Settings of `fuse_lists` for BM25's ranking and the model's, in this order."""
-        if self.normalisation == RANKS:
-            return {"method": "rrf"}
         weights = (1 - self.weight, self.weight)
         return {"method": "weighted", "weights": weights, "normalisation": self.normalisation}
 
@@ -518,7 +515,7 @@ class Fusion:
             # of versions before 0.4 it has no checksum
             fusion = cls(**(unsealed(facts) if SEAL in facts else facts))
             BM25Settings().over(fusion.bm25)
-            known = fusion.normalisation in (*NORMALISATIONS, RANKS) and fusion.deploys in ("both", "model", "bm25")
+            known = fusion.normalisation in NORMALISATIONS and fusion.deploys in ("both", "model", "bm25")
             if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):
                 return fusion
         except (TypeError, ValueError, InputError):

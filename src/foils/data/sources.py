@@ -30,6 +30,9 @@ from foils.runtime.options import Option, door, refuse, spelled
 log = logging.getLogger(__name__)
 
 
+NEEDED = (("query", "query_id"), ("negative",))  # of the columns of a source
+
+
 def squeezed(text: str) -> str:
     """Return a text with one blank for all white space between words."""
     return " ".join(text.split())
@@ -215,7 +218,7 @@ def _read(source: Any, name: str, collection: Collection) -> Negatives:
     rows = _SourceRows(collection)
     for records in parts.values():
         complaints = Complaints(records.where)
-        for line, example in Columns.of(records, columns, OF_SOURCE).examples(records, complaints):
+        for line, example in Columns.of(records, columns, OF_SOURCE, NEEDED).examples(records, complaints):
             try:
                 rows.add(example)
             except InputError as error:
