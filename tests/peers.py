@@ -116,18 +116,14 @@ def _runs() -> None:
         fused = fuse_runs([Run.from_dict(each.run) for each in runs], method="rrf", k=k)
         return _Run(by_query(fused), "rrf")
 
-    def normalised(way: str) -> Callable[[Any], _Run]:
-        def norm(run: Any) -> _Run:
-            rows = [(query, each) for query, scores in run.run.items() for each in scores]
-            numbers = np.array([[*run.run].index(query) for query, _ in rows])
-            scores = np.array([[run.run[query][each]] for query, each in rows], float)
-            values = weighted_sum(numbers, scores, normalisation=way).tolist()
-            made: dict[str, dict[str, float]] = {}
-            for (query, each), value in zip(rows, values, strict=True):
-                made.setdefault(query, {})[each] = value
-            return _Run(made)
-
-        return norm
+    def normalised(run: Any) -> _Run:
+        rows = [(query, each) for query, scores in run.run.items() for each in scores]
+        numbers = np.array([[*run.run].index(query) for query, _ in rows])
+        scores = np.array([[run.run[query][each]] for query, each in rows], float)
+        made: dict[str, dict[str, float]] = {}
+        for (query, each), value in zip(rows, weighted_sum(numbers, scores, [1.0]).tolist(), strict=True):
+            made.setdefault(query, {})[each] = value
+        return _Run(made)
 
     def measured(name: str) -> Callable[..., Any]:
         def values(truth: Any, ranked: Any, k: int = 0) -> Any:
@@ -146,7 +142,7 @@ def _runs() -> None:
     measures = {"hit_rate": "Success", "precision": "P", "average_precision": "AP", "reciprocal_rank": "RR"}
     measures |= {"r_precision": "Rprec", "recall": "R", "ndcg": "nDCG"}
     module("ranx.fusion", rrf=rrf)
-    module("ranx.normalization", min_max_norm=normalised("min-max"), zmuv_norm=normalised("z"), norm_switch=None)
+    module("ranx.normalization", zmuv_norm=normalised, norm_switch=None)
     module("ranx.metrics", **{name: measured(ours) for name, ours in measures.items()})
     module("ranx", Run=_Run, Qrels=dict, metrics=sys.modules["ranx.metrics"])
 

@@ -5,7 +5,7 @@
 
 For each collection, model and seed `foils tune` trains, and chooses on dev how BM25's scores and the model's are put
 together; the model as it is, where no tuned one is better. On test are measured: the model as it is, tuned, BM25, both
-as chosen, and both in every other way (each normalisation by nine weights, and reciprocal ranks), the best of which
+as chosen, and both in every other way (by nine weights, and by reciprocal ranks), the best of which
 is what choosing on test would have found.
 Paired tests of both against the better of the two; pooled over all queries of all collections for each model.
 What is in the result file already is not done again.
@@ -23,7 +23,7 @@ import numpy as np
 
 import foils
 from common import load, save
-from foils.data.run import NORMALISATIONS, Fusion, fuse_runs
+from foils.data.run import Fusion, fuse_runs
 from foils.evaluation import measure_run
 from foils.experiments.tasks import BM25
 from foils.experiments.tune import WEIGHTS
@@ -32,7 +32,7 @@ from foils.statistics import bootstrap_interval, paired_test
 
 BOTH = "both"
 RANKS = ("rrf", 0.5)
-WAYS = [*((name, weight) for name in NORMALISATIONS for weight in WEIGHTS), RANKS]
+WAYS = [*(("z", weight) for weight in WEIGHTS), RANKS]
 
 
 def measured(given: str, name: str, minutes: float | None, seed: int, work: Path) -> dict[str, Any]:

@@ -48,7 +48,6 @@ PEERS = {
         "`foils.data.run.fuse_runs`, `foils.data.run.weighted_sum`, `foils.statistics.measure_rankings`",
         {
             "tests/unit/ranx/fusion/rrf_test.py": "",
-            "tests/unit/ranx/normalization/min_max_norm_test.py": "not invert",
             "tests/unit/ranx/normalization/zmuv_norm_test.py": "",
             "tests/unit/ranx/metrics_test.py": "not hits and not test_dcg and not burges",
         },

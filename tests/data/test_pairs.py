@@ -212,7 +212,9 @@ WRONG: dict[str, Callable[[], Any]] = {
     r"Dataset \(test\):1: unknown query 'who\?'": lambda: data_set(
         train=TRIPLETS[:9], test=[{**TRIPLETS[9], "question": "who?"}]
     ),
-    r"Dataset \(dev\): .* no column is known as query or query_id; the columns are 'q', 'a', 'n'; give": lambda: data_set(train=TRIPLETS, dev=RENAMED),
+    r"Dataset \(dev\): no column is known as query or query_id; the columns are 'q', 'a', 'n'; give": lambda: data_set(
+        train=TRIPLETS, dev=RENAMED
+    ),
     "list is no table; expected a DataFrame, .* or a dictionary of these by split": lambda: {
         "question": ["a"],
         "negative": ["b"],
@@ -246,7 +248,7 @@ def test_a_data_set_of_the_hub_is_a_source(tmp_path: Path) -> None:
     assert len(as_source(f"{given}::test", collection).negatives) == 3
     with pytest.raises(InputError, match=r"unknown split of hf:.*'dev'; expected one of: test, train"):
         as_source(f"{given}::dev", collection)
-    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\):1: .* are 'q', 'a', 'n'; expected query"):
+    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\):1: .* are 'q', 'a', 'n'; give"):
         as_source(given, foils.load(TABLES["arrow"](ROWS)))
 
 

@@ -164,7 +164,7 @@ def test_every_system_is_opened_before_the_first_is_embedded(collection, tmp_pat
 def test_a_tuned_folder_is_the_retriever_that_it_names(small, tmp_path, deploys):
     """What `foils tune` found best is what is measured: both together, or one of them."""
     static_model().save_pretrained(str(tmp_path / "model"))
-    fusion = Fusion("min-max", 0.6, deploys)
+    fusion = Fusion("z", 0.6, deploys)
     fusion.write(tmp_path / "retriever.json")
     found = foils.evaluate(small, {"found": str(tmp_path), "bm25": "bm25", "model": str(tmp_path / "model")})
     runs = {run.name: run for run in found.runs}

@@ -46,41 +46,39 @@ BY_HAND: dict[str, tuple[dict[str, Negatives], dict[str, Any], dict[str, float]]
     "interleaved": (AB, {"method": "interleave"}, {"x": 0, "y": -1, "z": -2, "w": -3}),
     "interleaved, the other way": (BA, {"method": "interleave"}, {"y": 0, "x": -1, "w": -2, "z": -3}),
     "rrf": (AB, {"method": "rrf"}, {"y": 1 / 62 + 1 / 61, "x": 1 / 61, "w": 1 / 62, "z": 1 / 63}),
-    # w and z tie at 0; w has the better rank
-    "weighted": (AB, {"weights": {"a": 1.0, "b": 3.0}}, {"y": 0.5 + 3.0, "x": 1.0, "w": 0.0, "z": 0.0}),
-    # of b, y has .8 and w .4; what a source does not have counts as the least of its list, or as 0
-    "z": (AB, {"normalisation": "z"}, {"y": 1, "x": HIGH - 1, "w": -HIGH - 1, "z": -HIGH - 1}),
-    "least possible": (AB, {"normalisation": "theoretical-minimum"}, {"y": 5 / 9 + 1, "x": 1, "w": 0.5, "z": 1 / 9}),
 }
 
 
 @pytest.mark.parametrize(("sources", "how", "expected"), BY_HAND.values(), ids=list(BY_HAND))
 def test_orders_and_scores_by_hand(sources, how, expected):
-    weighted = {"method": "weighted"} if {"weights", "normalisation"} & how.keys() else {}
-    found = listed(fuse_sources(sources, FusionSettings(**how, **weighted)))
+    found = listed(fuse_sources(sources, FusionSettings(**how)))
     assert list(found) == list(expected)
     assert found == pytest.approx(expected, nan_ok=True)
 
 
-def test_a_list_of_one_score_counts_one():
-    found = fuse_sources(AB, FusionSettings(method="weighted", weights={"b": 0.25}))
-    assert listed(found, "p") == pytest.approx({"x": 1.0 + 0.0, "w": 0.25})
-
-
-@pytest.mark.parametrize("how", [{}, {"method": "weighted"}, {"method": "weighted", "normalisation": "z"}])
-def test_runs_are_fused_as_sources_are(how):
-    runs = [
-        Run.ranked(*(table.table[name] for name in ("query_id", "doc_id")), table.table["score"].to_numpy(), name=name)
-        for name, table in (("a", A), ("b", B))
+def runs_of(*sources: Negatives) -> list[Run]:
+    ids = ("query_id", "doc_id")
+    return [
+        Run.ranked(*(each.table[name] for name in ids), each.table["score"].to_numpy(), name=name)
+        for name, each in zip("ab", sources, strict=False)
     ]
-    run, table = (
-        fuse_runs(runs, **how),
-        fuse_sources({"a": A, "b": B}, FusionSettings(**{"method": "rrf", **how})).table,
-    )
+
+
+def test_runs_are_fused_as_sources_are():
+    run, table = fuse_runs(runs_of(A, B), method="rrf"), fuse_sources(AB, FusionSettings(method="rrf")).table
     assert run.name == "a+b"
     for name in ("query_id", "doc_id", "rank"):
         assert run.table[name].to_pylist() == table[name].to_pylist()
     assert run.table["score"].to_numpy() == pytest.approx(table["score"].to_numpy())
+
+
+def test_weighted_scores_by_hand():
+    """Of b, y has .8 and w .4: ±1; what a ranking does not have counts as the lowest of its list there."""
+    run = fuse_runs(runs_of(A, B), weights=(1.0, 3.0))
+    rows = [row for row in run.table.to_pylist() if row["query_id"] == "q"]
+    expected = {"y": 3, "x": HIGH - 3, "w": -HIGH - 3, "z": -HIGH - 3}
+    assert {row["doc_id"]: row["score"] for row in rows} == pytest.approx(expected)
+    assert [row["doc_id"] for row in rows] == list(expected), "w and z tie; w has the better rank"
 
 
 def test_top_counts_rows_that_are_not_rejected():
@@ -91,15 +89,10 @@ def test_top_counts_rows_that_are_not_rejected():
     assert list(listed(fuse_sources(AB, FusionSettings(method="rrf", top=1)))) == ["y"]
 
 
-NO_SCORES = source("r", {"q": ["x", "v"]}, {"q": [np.nan, np.nan]})
 REFUSED: list[tuple[dict[str, Negatives], dict[str, Any], str]] = [
     ({"a": A}, {}, "at least two"),
     (AB, {"method": "rff"}, "rrf"),
     (AB, {"method": "rrf", "rrf_k": -1}, "rrf_k -1"),
-    (AB, {"method": "weighted", "weights": {"c": 1.0}}, "source 'c'"),
-    (AB, {"method": "weighted", "weights": {"a": -1.0}}, "at least 0"),
-    (AB, {"method": "weighted", "normalisation": "max"}, "min-max"),
-    ({"a": A, "r": NO_SCORES}, {"method": "weighted"}, r"r \(2\)"),
 ]
 
 

@@ -45,7 +45,7 @@ def folder(tmp_path):
     def made(deploys):
         if not (tmp_path / "model").exists():
             static_model().save_pretrained(str(tmp_path / "model"))
-        Fusion("min-max", 0.6, deploys).write(tmp_path / "retriever.json")
+        Fusion("z", 0.6, deploys).write(tmp_path / "retriever.json")
         return str(tmp_path)
 
     return made
@@ -116,7 +116,7 @@ def test_dimensions_are_those_of_the_half_that_embeds(small, folder):
     """What is put together with BM25 is the search with the sharpened queries."""
     both = foils.search(small, model=folder("both"), split="test", dimensions="rocchio", weight=2.0, k_plus=1)
     alone = foils.search(small, model=folder("model"), split="test", dimensions="rocchio", weight=2.0, k_plus=1)
-    expected = fuse_runs([bm25_run(small, "test", depth=1000), alone.run], **Fusion("min-max", 0.6).how)
+    expected = fuse_runs([bm25_run(small, "test", depth=1000), alone.run], **Fusion("z", 0.6).how)
     assert both.run.table.equals(expected.table)
     assert not both.run.table.equals(foils.search(small, model=folder("both"), split="test").run.table)
 

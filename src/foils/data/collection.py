@@ -665,7 +665,7 @@ def _repeated(table: pa.Table, first: Rows, lines: array[int], complaints: Compl
         lines: (n,) where the rows stand.
         complaints: of what reads the table, raised if there are any.
     """
-    repeated = first != np.arange(len(first))
+    repeated = np.not_equal(first, np.arange(len(first)))
     rows = np.flatnonzero(repeated)
     before, after = (
         pa.table({name: take(table[name], places) for name in table.column_names}).to_pylist()

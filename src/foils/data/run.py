@@ -221,8 +221,7 @@ def grouped(values: Rows) -> list[Rows]:
 
 
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
-NORMALISATIONS = ("min-max", "theoretical-minimum", "z")
-METHODS = ("union", "interleave", "rrf", "weighted")
+METHODS = ("union", "interleave", "rrf")  # of several sources
 TUNED_FILE = "retriever.json"  # of a folder that `foils tune` wrote: its model lies in the folder model
 D = TypeVar("D")
 
@@ -244,65 +243,35 @@ def reciprocal_ranks(ranks: npt.NDArray[np.integer], *, k: float = 60.0) -> Scor
     return np.asarray(np.where(known, 1.0 / (k + 1.0 + np.where(known, ranks, 0)), 0.0).sum(axis=1))
 
 
-def weighted_sum(
-    queries: Rows, scores: Scores, *, weights: Sequence[float] | None = None, normalisation: str = "min-max"
-) -> Scores:
-    """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
+def weighted_sum(queries: Rows, scores: Scores, weights: Sequence[float]) -> Scores:
+    """Return Σ_r w_r z(s_r), (n,), z(s) = (s − mean)/(standard deviation) within the query's list in the ranking r.
 
-    min-max: f(s) = (s − min s)/(max s − min s). theoretical-minimum: (s − least)/(max s − least),
-    with least = 0 where no score of the ranking is below 0 (BM25), else −1 (cosines). z: (s −
-    mean)/(standard deviation). Where all scores of a list are equal, min-max is 1 and z is 0. A
-    pair that a ranking does not have counts as the lowest of the query's list there, with
-    theoretical-minimum as `least`.
+    Where all scores of a list are equal, z is 0. A pair that a ranking does not have counts as the
+    lowest of the query's list there, and as 0 where there is no list.
 
     Args:
         queries: (n,) number of each pair's query, equal numbers side by side.
         scores: (n, m), NaN where a ranking does not have the pair.
-        weights: (m,) each at least 0, one above; None: 1 each.
-        normalisation: min-max, theoretical-minimum or z.
-
-    Raises:
-        UnknownNameError: no such normalisation.
-        InputError: weights below 0, or none above it.
+        weights: (m,) each at least 0.
 
     Source: Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval" (TOIS 2023).
     """
-    check_names("normalisation", [normalisation], NORMALISATIONS)
-    values = np.ones(scores.shape[1]) if weights is None else np.asarray(weights, np.float64)
-    if len(values) != scores.shape[1] or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
-        raise InputError(f"weights {values.tolist()}; expected {scores.shape[1]} of at least 0, one above")
     total = np.zeros(len(queries))
-    for column, weight in enumerate(values):
-        here = np.flatnonzero(~np.isnan(scores[:, column]))
-        if not len(here):
+    for values, weight in zip(scores.T, weights, strict=True):
+        listed = np.flatnonzero(~np.isnan(values))
+        if not len(listed):
             continue
-        listed = scores[here, column]
-        starts = starts_of(queries[here])
-        normal = _normalised(listed, starts, normalisation)
-        absent = np.zeros(int(queries.max()) + 1)
-        absent[queries[here][starts]] = np.minimum.reduceat(normal, starts) if normalisation == "z" else 0.0
-        of_column = absent[queries]
-        of_column[here] = normal
-        total += weight * of_column
+        starts = starts_of(queries[listed])
+        counts = np.diff(np.r_[starts, len(listed)])
+        above = values[listed] - np.repeat(np.add.reduceat(values[listed], starts) / counts, counts)
+        spread = np.repeat(np.sqrt(np.add.reduceat(above**2, starts) / counts), counts)
+        normal = np.divide(above, spread, out=np.zeros(len(listed)), where=spread > 0)
+        lowest = np.zeros(int(queries.max()) + 1)
+        lowest[queries[listed][starts]] = np.minimum.reduceat(normal, starts)
+        of_ranking = lowest[queries]
+        of_ranking[listed] = normal
+        total += weight * of_ranking
     return total
-
-
-def _normalised(values: Scores, starts: Rows, way: str) -> Scores:
-    """Scores of several lists, one after the other, made comparable (`weighted_sum`)."""
-    counts = np.diff(np.r_[starts, len(values)])
-
-    def of_list(reduce: np.ufunc, numbers: Scores) -> Scores:
-        return np.repeat(reduce.reduceat(numbers, starts), counts)
-
-    if way == "z":
-        length = np.repeat(counts, counts)
-        above = values - of_list(np.add, values) / length
-        spread, equal = np.sqrt(of_list(np.add, above**2) / length), np.zeros(len(values))
-    else:
-        least = 0.0 if values.min() >= 0 else -1.0
-        low = of_list(np.minimum, values) if way == "min-max" else np.full(len(values), least)
-        above, spread, equal = values - low, of_list(np.maximum, values) - low, np.ones(len(values))
-    return np.asarray(np.divide(above, spread, out=equal, where=spread > 0))
 
 
 class FusedLists(NamedTuple):
@@ -334,7 +303,6 @@ def fuse_lists(
     method: str = "rrf",
     k: float = 60.0,
     weights: Sequence[float] | None = None,
-    normalisation: str = "min-max",
 ) -> FusedLists:
     """Fuse the n rows of m ≥ 2 rankings, given one ranking after the other.
 
@@ -349,13 +317,12 @@ def fuse_lists(
         scores: (n,) its score.
         count: m.
         method: `union`: by best rank, without a score; `interleave`: the rankings take turns, a
-            turn's score is −t; `rrf`: `reciprocal_ranks`; `weighted`: `weighted_sum`.
+            turn's score is −t; `rrf`: `reciprocal_ranks`.
         k: of rrf.
-        weights: of weighted.
-        normalisation: of weighted.
+        weights: (m,) in the place of the method: by `weighted_sum`. None: by the method.
 
     Raises:
-        UnknownNameError: no such method or normalisation.
+        UnknownNameError: no such method.
         InputError: settings out of range.
     """
     check_names("way of fusing", [method], METHODS)
@@ -368,12 +335,12 @@ def fuse_lists(
     own_ranks[pair, origins], own_scores[pair, origins] = ranks, scores
     # scores of several rankings do not compare: best ranks order the union
     fused = np.full(len(first), np.nan)
-    if method == "interleave":
+    if weights is not None:
+        fused = weighted_sum(queries[first], own_scores, weights)
+    elif method == "interleave":
         fused = _interleaved(queries[first], own_ranks)
     elif method == "rrf":
         fused = reciprocal_ranks(own_ranks, k=k)
-    elif method == "weighted":
-        fused = weighted_sum(queries[first], own_scores, weights=weights, normalisation=normalisation)
     known = np.where(own_ranks < 0, np.iinfo(np.int64).max, own_ranks)
     order = np.lexsort((known.argmin(axis=1), known.min(axis=1), -np.nan_to_num(fused), queries[first]))
     places = np.empty(len(order), np.int64)
@@ -412,7 +379,7 @@ def fuse_runs(runs: Sequence[Run], *, name: str = "", **settings: Any) -> Run:
         settings: settings of `fuse_lists`.
 
     Raises:
-        UnknownNameError: no such method or normalisation.
+        UnknownNameError: no such method.
     """
     stacked = pa.concat_tables([run.table for run in runs])
     queries, documents = codes(stacked["query_id"]), codes(stacked["doc_id"])
@@ -430,7 +397,7 @@ class Fusion:
     """How BM25's scores and a model's are put together: what `foils tune` found, in a small file beside the model.
 
     Attributes:
-        normalisation: of the scores, as `weighted_sum` takes it.
+        normalisation: of the scores: z, as `weighted_sum` does it.
         weight: of the model's, in [0, 1]; BM25's is 1 less it.
         deploys: what was best: both, the model alone, or bm25 alone.
         base: the model, where no tuned one was better: a name, or a folder; empty: it lies in the
@@ -450,8 +417,7 @@ class Fusion:
     @property
     def how(self) -> dict[str, Any]:
         """Settings of `fuse_lists` for BM25's ranking and the model's, in this order."""
-        weights = (1 - self.weight, self.weight)
-        return {"method": "weighted", "weights": weights, "normalisation": self.normalisation}
+        return {"weights": (1 - self.weight, self.weight)}
 
     def terms(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the terms of each text as BM25 read them when this was measured, for a BM25 elsewhere.
@@ -515,7 +481,7 @@ class Fusion:
             # of versions before 0.4 it has no checksum
             fusion = cls(**(unsealed(facts) if SEAL in facts else facts))
             BM25Settings().over(fusion.bm25)
-            known = fusion.normalisation in NORMALISATIONS and fusion.deploys in ("both", "model", "bm25")
+            known = fusion.normalisation == "z" and fusion.deploys in ("both", "model", "bm25")
             if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):
                 return fusion
         except (TypeError, ValueError, InputError):

@@ -162,7 +162,7 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
         asked, texts = negatives.texts_in(collection)
         known, answers = collection.known_positives.pairs()
         inside = np.isin(known, asked)
-        both = DocumentTexts(collection, np.append(texts.rows, answers[inside]), texts.own)
+        both = DocumentTexts(collection, np.append(np.asarray(texts.rows), answers[inside]), texts.own)
 
         def words_of(places: Rows) -> list[str]:
             return [" ".join(comparable(text)) for text in both.take(places)]

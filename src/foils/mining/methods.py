@@ -15,7 +15,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import METHODS as FUSIONS
-from foils.data.run import NORMALISATIONS, fuse_lists, ranks_within
+from foils.data.run import fuse_lists, ranks_within
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import codes, column_or_nulls, provenance
 from foils.data.tokens import BM25Settings
@@ -41,7 +41,7 @@ from foils.mining.rules import (
 )
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
 from foils.runtime.errors import InputError, check_names
-from foils.runtime.options import Needs, Option, Settings, door, parsed_settings, settings_of, spelled
+from foils.runtime.options import Needs, Option, Settings, door, settings_of, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table
 
@@ -338,36 +338,19 @@ def filter(
     return Negatives.of(marked, provenance=origin, title=title, collection=loaded, split=split)
 
 
-_WEIGHTED: Needs = {"method": ["weighted"]}
-
-
 @dataclass(frozen=True, kw_only=True)
 class FusionSettings(Settings):
     """How several sources become one.
 
     Attributes:
-        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks,
-            weighted adds scores that are normalised in each list.
+        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks.
         top: Negatives per query. Default: all.
         rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
-        weights: Weight of a source's scores in weighted; may be given several times. In Python a
-            dictionary: name of the source -> weight. Default: 1 each.
-        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1];
-            theoretical-minimum, likewise but from the least possible score (0 for BM25, −1 for
-            cosines); or z, to mean 0 and variance 1.
     """
 
     method: Annotated[str, Option(names=FUSIONS)] = "union"
     top: Annotated[int | None, Option(least=1)] = None
     rrf_k: Annotated[float, Option(least=0, needs={"method": ["rrf"]})] = 60.0
-    weights: Annotated[
-        Mapping[str, float] | None,
-        Option(
-            flag="--weight", parse=partial(parsed_settings, option="weights"), repeated=True, metavar="NAME=NUMBER",
-            needs=_WEIGHTED,
-        ),
-    ] = None  # fmt: skip
-    normalisation: Annotated[str, Option(names=NORMALISATIONS, needs=_WEIGHTED)] = "min-max"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,16 +417,13 @@ def fuse_sources(
         digests: of the sources, for provenance.
 
     Raises:
-        InputError: fewer than two sources, a document with two texts, or `weighted` of rows without a
-            score.
-        UnknownNameError: a weight for a source that is not there.
+        InputError: fewer than two sources, or a document with two texts.
     """
     fusion = fusion or FusionSettings()
     if len(sources) < 2:
         raise InputError(f"a union needs at least two sources, not {len(sources)}")
-    check_names("source", fusion.weights or {}, sources)
     stacked = pa.concat_tables([_labelled(each, order) for order, each in enumerate(sources.values())])
-    settings = _checked_settings(fusion, list(sources), stacked)
+    settings = {"k": fusion.rrf_k} if fusion.method == "rrf" else {}
     lists = fuse_lists(
         codes(stacked["query_id"]),
         codes(stacked["doc_id"]),
@@ -472,8 +452,6 @@ def fuse_sources(
         own_ranks, own_scores = lists.own_ranks[:, at], lists.own_scores[:, at]
         table = table.append_column(f"rank_{name}", pa.array(own_ranks.astype(np.int32), mask=own_ranks < 0))
         table = table.append_column(f"score_{name}", pa.array(own_scores, mask=own_ranks < 0))
-    if fusion.method == "weighted":  # as they were given
-        settings["weights"] = fusion.weights and {name: float(each) for name, each in fusion.weights.items()}
     facts = {"method": fusion.method, "sources": list(sources), "top": fusion.top, **settings}
     whole = Negatives(table, provenance("fuse", facts, inputs=digests))
     if fusion.top is None:
@@ -481,21 +459,6 @@ def fuse_sources(
     kept_before: Rows = np.cumsum(whole.keep) - whole.keep
     within = kept_before - kept_before[np.searchsorted(queries, queries)] < fusion.top
     return Negatives(table.filter(pa.array(within)), whole.provenance)
-
-
-def _checked_settings(fusion: FusionSettings, sources: list[str], stacked: pa.Table) -> dict[str, Any]:
-    """Return the settings of `fuse_lists`; weighted scores need a score of every row."""
-    if fusion.method == "rrf":
-        return {"k": fusion.rrf_k}
-    if fusion.method != "weighted":
-        return {}
-    origins = stacked["origin"].to_numpy()[np.isnan(stacked["score"].to_numpy())]
-    counts = np.bincount(origins, minlength=len(sources))
-    without = [f"{name} ({count:,})" for name, count in zip(sources, counts, strict=True) if count]
-    if without:
-        raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks: rrf or interleave")
-    weights = [float((fusion.weights or {}).get(name, 1.0)) for name in sources]
-    return {"weights": weights, "normalisation": fusion.normalisation}
 
 
 def _check_texts(stacked: pa.Table, first: Rows) -> None:
