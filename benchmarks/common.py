@@ -114,7 +114,7 @@ def pooled(collection: Collection, depth: int) -> Collection:
 
 
 def mined(collection: Collection, per_query: int) -> dict[str, Negatives]:
-    """Return random negatives, windows of BM25 and dense ranks (all-MiniLM-L6-v2), and unions that take turns."""
+    """Return random negatives, windows of BM25 and dense ranks (all-MiniLM-L6-v2), and unions by the best rank."""
     sources: dict[str, Negatives] = {"random": foils.mine(collection, "random", top=per_query)}
     for method, how in (("bm25", {}), ("dense", {"encoder": "all-MiniLM-L6-v2", "max_length": 128})):
         for first in FIRSTS:
@@ -123,7 +123,7 @@ def mined(collection: Collection, per_query: int) -> dict[str, Negatives]:
     lexical, hard, far = f"bm25 0-{per_query}", f"dense 0-{per_query}", f"dense 100-{100 + per_query}"
     for a, b in ((lexical, hard), ("random", hard), (hard, far)):
         parts = {name: sources[name] for name in (a, b)}
-        sources[f"{a} & {b}"] = foils.fuse(collection, parts, method="interleave", top=per_query)
+        sources[f"{a} & {b}"] = foils.fuse(collection, parts, top=per_query)
     return sources
 
 

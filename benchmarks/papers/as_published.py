@@ -56,7 +56,7 @@ def sources_of(collection: Any, encoder: str) -> dict[str, Any]:
         "far": foils.mine(collection, "dense", ranks=(FAR, FAR + TOP), **dense),
     }
     hybrids = {
-        AND.join(names): foils.fuse(collection, {name: sources[name] for name in names}, method="interleave")
+        AND.join(names): foils.fuse(collection, {name: sources[name] for name in names})
         for names in combinations(sources, 2)
     }
     return {**sources, **hybrids}

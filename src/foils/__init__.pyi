@@ -218,7 +218,7 @@ def filter(collection: foils.data.read.CollectionLike, source: foils.data.source
     encode_batch: int | None = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
-    method: typing.Literal["union", "interleave", "rrf"] = ..., top: int | None = ..., rrf_k: float = ...,
+    method: typing.Literal["union", "rrf"] = ..., top: int | None = ..., rrf_k: float = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.mining.methods.Fused: ...
 def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,

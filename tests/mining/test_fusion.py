@@ -42,9 +42,7 @@ AB, BA = {"a": A, "b": B}, {"b": B, "a": A}
 HIGH = np.sqrt(1.5)
 BY_HAND: dict[str, tuple[dict[str, Negatives], dict[str, Any], dict[str, float]]] = {
     "by best rank, then order of the sources": (AB, {}, dict.fromkeys("xywz", np.nan)),
-    # a takes x, b takes y, a's next is y (taken) so z, b takes w
-    "interleaved": (AB, {"method": "interleave"}, {"x": 0, "y": -1, "z": -2, "w": -3}),
-    "interleaved, the other way": (BA, {"method": "interleave"}, {"y": 0, "x": -1, "w": -2, "z": -3}),
+    "by best rank, the other way": (BA, {}, dict.fromkeys("yxwz", np.nan)),
     "rrf": (AB, {"method": "rrf"}, {"y": 1 / 62 + 1 / 61, "x": 1 / 61, "w": 1 / 62, "z": 1 / 63}),
 }
 
@@ -108,7 +106,7 @@ def test_what_lies_before_a_window_is_no_verdict(small):
     retriever = RandomRetriever(small, seed=1)
     first, second = (mine_negatives(small, retriever, split="train", top=2, ranks=ranks) for ranks in ((0, 2), (2, 4)))
     assert (~second.keep).any()
-    found = fuse_sources({"first": first, "second": second}, FusionSettings(method="interleave"))
+    found = fuse_sources({"first": first, "second": second}, FusionSettings())
 
     def pairs(negatives: Negatives) -> set[tuple[str, str]]:
         kept = negatives.kept()

@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from foils.data.records import Complaints, Fields, Records, text_field, whole_number
 from foils.data.tables import batches_of, take, update_digest
-from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import DAMAGE, META, cache_place, discard, fill_folder, read_parts, write_parts
 from foils.runtime.options import spelled
@@ -615,45 +614,84 @@ def checked_collection(
     Raises:
         FormatError: every complaint of the first source that has any, with lines.
     """
-    left_out = Counter[str]()
-    texts, no_documents = _texts("documents", documents, DOCUMENTS, keep, left_out)
-    asked, no_queries = _texts("queries", queries, QUERIES, keep, left_out)
-    ids = {"query_id": (asked["query_id"], no_queries), "doc_id": (texts["doc_id"], no_documents)}
-    judged = {split: _judgements(split, source, ids, keep, left_out, lenient) for split, source in qrels.items()}
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in left_out.items())
+    reader = _Reader(keep, lenient)
+    texts = reader.texts("documents", documents, DOCUMENTS)
+    asked = reader.texts("queries", queries, QUERIES)
+    judged = {split: reader.judgements(split, source) for split, source in qrels.items()}
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in reader.left_out.items())
     return Collection(f" (left out: {counts})" if counts else "", texts, asked, judged)
 
 
-def _texts(
-    kind: str, source: Records, schema: pa.Schema, keep: Keep, left_out: Counter[str]
-) -> tuple[pa.Table, set[str]]:
-    """Return a table of texts, and the ids of records without a text."""
-    without = set[str]()
+class _Reader:
+    """Makes the tables of a collection (`checked_collection`): the texts, then the judgements of them.
 
-    def checked(record: Fields) -> tuple[Any, ...] | str:
-        fields = ("title", "text") if schema is DOCUMENTS else ("text",)
-        texts = ["" if record.get(name) is None else record[name] for name in fields]
-        identifier, *texts = values = tuple(map(text_field, (record.get("_id", record.get("id")), *texts)))
-        if None in values or not ("text" in record or any(texts)):
-            return f"expected {', '.join(['_id', *schema.names[1:]])} as text in valid Unicode"
-        if not identifier:
-            return "empty id; give every record an id"
-        if any(text and text.strip() for text in texts):
-            return values
-        left_out[f"{kind} without a text"] += 1
-        without.add(identifier)
-        return ()
+    Attributes:
+        left_out: what is left out -> how many records.
+        ids: column of ids -> the ids that there are.
+        without: column of ids -> the ids of records without a text.
+    """
 
-    batches, lines, complaints = _checked(kind, source, schema, checked)
-    table = keep(kind, schema, batches)
-    ids = table[schema.names[0]]
-    repeated = _repeated(table, rows_of(ids, ids), lines, complaints)
-    if not len(table):
-        raise FormatError(f"no {kind} in it; expected at least one record with a text", source.where)
-    if repeated.any():
-        left_out[f"repeated {kind}"] += int(repeated.sum())
-        table = keep(kind, schema, table.filter(pa.array(~repeated)).to_batches())
-    return table, without
+    def __init__(self, keep: Keep, lenient: bool) -> None:
+        self.keep, self.lenient, self.left_out = keep, lenient, Counter[str]()
+        self.ids, self.without = dict[str, pa.ChunkedArray](), dict[str, set[str]]()
+
+    def texts(self, kind: str, source: Records, schema: pa.Schema) -> pa.Table:
+        """Return a table of texts."""
+        column, *names = schema.names
+        complaints, lines, without = Complaints(source.where), array("q"), set[str]()
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            for line, record in source.counted(kind, complaints):
+                texts = ["" if record.get(name) is None else record[name] for name in names]
+                identifier, *texts = values = tuple(map(text_field, (record.get("_id", record.get("id")), *texts)))
+                if None in values or not ("text" in record or any(texts)):
+                    complaints.add(f"expected {', '.join(['_id', *names])} as text in valid Unicode", line)
+                elif not identifier:
+                    complaints.add("empty id; give every record an id", line)
+                elif any(text and text.strip() for text in texts):
+                    lines.append(line)
+                    yield values
+                else:
+                    self.left_out[f"{kind} without a text"] += 1
+                    without.add(identifier)
+
+        table = self.keep(kind, schema, batches_of(rows(), schema))
+        repeated = _repeated(table, rows_of(table[column], table[column]), lines, complaints)
+        if not len(table):
+            raise FormatError(f"no {kind} in it; expected at least one record with a text", source.where)
+        if repeated.any():
+            self.left_out[f"repeated {kind}"] += int(repeated.sum())
+            table = self.keep(kind, schema, table.filter(pa.array(~repeated)).to_batches())
+        self.ids[column], self.without[column] = table[column], without
+        return table
+
+    def judgements(self, split: str, source: Records) -> pa.Table:
+        """Return a split's judgements."""
+        complaints, lines = Complaints(source.where), array("q")
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            for line, record in source.counted("judgements", complaints):
+                ids = map(text_field, (record.get("query-id"), record.get("corpus-id")))
+                values = *ids, whole_number(record.get("score"))
+                if None in values:
+                    complaints.add(JUDGEMENT, line)
+                else:
+                    lines.append(line)
+                    yield values
+
+        judged = pa.Table.from_batches(batches_of(rows(), QRELS), QRELS)
+        unknown, pairs = np.zeros(len(judged), bool), []
+        for column, file in (("query_id", "queries"), ("doc_id", "documents")):
+            pairs.append(rows_of(judged[column], self.ids[column]))
+            for row in np.flatnonzero(pairs[-1] < 0).tolist():
+                identifier, unknown[row] = judged[column][row].as_py(), True
+                if not self.lenient and identifier not in self.without[column]:
+                    complaints.add(f"unknown {column} {identifier!r}: it is not among the {file}", lines[row])
+        first = np.where(unknown, np.arange(len(judged)), PairIndex(*pairs).first)
+        repeated = _repeated(judged, first, lines, complaints)
+        counts = {"judgements of what is not there": unknown, "repeated judgements": repeated}
+        self.left_out.update({what: int(rows.sum()) for what, rows in counts.items() if rows.any()})
+        return self.keep(f"qrels-{split}", QRELS, judged.filter(pa.array(~(unknown | repeated))).to_batches())
 
 
 def _repeated(table: pa.Table, first: Rows, lines: array[int], complaints: Complaints) -> npt.NDArray[np.bool_]:
@@ -678,63 +716,6 @@ def _repeated(table: pa.Table, first: Rows, lines: array[int], complaints: Compl
             complaints.add(f"duplicate id {ids} ({where}) with another {table.column_names[-1]}", lines[row])
     complaints.raise_if_any()
     return repeated
-
-
-def _judgements(
-    split: str,
-    source: Records,
-    ids: Mapping[str, tuple[pa.ChunkedArray, set[str]]],
-    keep: Keep,
-    left_out: Counter[str],
-    lenient: bool,
-) -> pa.Table:
-    """Return a split's judgements; `ids` has the ids of queries and documents, and those of the ones left out."""
-
-    def checked(record: Fields) -> tuple[Any, ...] | str:
-        ids = map(text_field, (record.get("query-id"), record.get("corpus-id")))
-        values = *ids, whole_number(record.get("score"))
-        return JUDGEMENT if None in values else values
-
-    batches, lines, complaints = _checked("judgements", source, QRELS, checked)
-    judged = pa.Table.from_batches(batches, QRELS)
-    pairs = [rows_of(judged[column], among) for column, (among, _) in ids.items()]
-    unknown = np.zeros(len(judged), bool)
-    for (column, (_, without)), places in zip(ids.items(), pairs, strict=True):
-        for row in np.flatnonzero(places < 0).tolist():
-            identifier, unknown[row] = judged[column][row].as_py(), True
-            if not lenient and identifier not in without:
-                file = "queries" if column == "query_id" else "documents"
-                complaints.add(f"unknown {column} {identifier!r}: it is not among the {file}", lines[row])
-    first = np.where(unknown, np.arange(len(judged)), PairIndex(*pairs).first)
-    repeated = _repeated(judged, first, lines, complaints)
-    counts = {"judgements of what is not there": unknown, "repeated judgements": repeated}
-    left_out.update({what: int(rows.sum()) for what, rows in counts.items() if rows.any()})
-    return keep(f"qrels-{split}", QRELS, judged.filter(pa.array(~(unknown | repeated))).to_batches())
-
-
-def _checked(
-    kind: str, source: Records, schema: pa.Schema, check: Callable[[Fields], tuple[Any, ...] | str]
-) -> tuple[Iterator[pa.RecordBatch], array[int], Complaints]:
-    """Return batches of what a check makes of each record, if anything.
-
-    Their lines and complaints grow as they come.
-
-    A text that a check returns is what is wrong with the record.
-    """
-    complaints, lines = Complaints(source.where), array("q")
-
-    def rows() -> Iterator[tuple[Any, ...]]:
-        with progress.task(f"reading {kind}", unit=kind) as advance:
-            for line, record in source.read(complaints):
-                advance(1)
-                values = check(record)
-                if isinstance(values, str):
-                    complaints.add(values, line)
-                elif values:
-                    lines.append(line)
-                    yield values
-
-    return batches_of(rows(), schema), lines, complaints
 
 
 JUDGEMENT = (

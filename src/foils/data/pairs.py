@@ -23,7 +23,6 @@ from foils.data.records import Complaints, Fields, Records, parts_of, records_of
 from foils.data.splitting import SPLITS, split_name, split_queries
 from foils.data.tables import BATCH, batches_of, take
 from foils.data.tokens import UNSEEN
-from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.options import spelled
 
@@ -171,7 +170,7 @@ class Columns:
 
     def examples(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
         """Yield (line, what a record says); what is wrong in others is added to the complaints."""
-        for line, fields in records.read(complaints):
+        for line, fields in records.counted("pairs", complaints):
             try:
                 yield line, self.example(fields)
             except InputError as error:
@@ -401,17 +400,15 @@ class _PairReader:
         """Yield the documents of a table that are new, and note queries and pairs."""
         records, columns, split_of_table = self.tables[at]
         complaints, begin, of_pairs = Complaints(records.where), len(self._pairs), "query" in columns.names
-        with progress.task("reading pairs", unit="pairs") as advance:
-            for line, record in columns.examples(records, complaints):
-                advance(1)
-                query = self._query(record, split_of_table, complaints, line) if of_pairs else -1
-                for place, each in enumerate(record.documents):
-                    identifier, new = self._identifier(each, of_pairs, complaints, line), len(self._documents)
-                    row = self._documents.setdefault(identifier, new)
-                    if row == new:
-                        yield identifier, each.title, each.text
-                    if of_pairs and place < len(record.positives):
-                        self._pairs.extend((query, row, record.grade, at, line))
+        for line, record in columns.examples(records, complaints):
+            query = self._query(record, split_of_table, complaints, line) if of_pairs else -1
+            for place, each in enumerate(record.documents):
+                identifier, new = self._identifier(each, of_pairs, complaints, line), len(self._documents)
+                row = self._documents.setdefault(identifier, new)
+                if row == new:
+                    yield identifier, each.title, each.text
+                if of_pairs and place < len(record.positives):
+                    self._pairs.extend((query, row, record.grade, at, line))
         complaints.raise_if_any()
         if of_pairs and len(self._pairs) == begin:
             what = "in this split; leave it out" if split_of_table else "in it; expected at least one record"

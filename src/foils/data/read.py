@@ -302,12 +302,10 @@ def read_ir_datasets(name: str) -> Collection:
             yield row
 
     def query_rows() -> Iterator[Fields]:
-        texts: dict[str, str] = {}  # a query that is in two splits, with one text, comes once
-        for query in chain.from_iterable(part.queries_iter() for part in judged.values()):
-            text = query.default_text()
-            if texts.get(query.query_id) != text:
-                texts[query.query_id] = text
-                yield {"_id": query.query_id, "text": text}
+        every = chain.from_iterable(part.queries_iter() for part in judged.values())
+        # a query that is in two splits, with one text, comes once
+        for identifier, text in dict.fromkeys((query.query_id, query.default_text()) for query in every):
+            yield {"_id": identifier, "text": text}
 
     def judgement_rows(part: Any) -> Iterator[Fields]:
         for judged in part.qrels_iter():
@@ -407,10 +405,8 @@ def collection_from_mteb(task: Any) -> Collection:
         raise InputError(f"{name} is in several languages, {', '.join(task.dataset)}; a collection is of one")
     parts, texts = task.dataset["default"], {"corpus": dict[str, Any](), "queries": dict[str, Any]()}
     for kind, row in ((table, row) for part in parts.values() for table in texts for row in part[table]):
-        if "instruction" in row:
-            raise InputError(f"the queries of {name} have instructions, which a collection has no place for")
-        if not isinstance(row.get("text"), str):
-            raise InputError(f"{name} has {', '.join(row)}; a collection is of texts")
+        if "instruction" in row or not isinstance(row.get("text"), str):
+            raise InputError(f"{name} has {', '.join(row)}; a collection is of texts, without instructions")
         value = (row.get("title") or "", row["text"]) if kind == "corpus" else row["text"]
         if texts[kind].setdefault(row["id"], value) != value:
             raise InputError(f"{row['id']!r} of the {kind} of {name} has two texts in its splits")
@@ -475,12 +471,11 @@ def load_collection(
     if isinstance(source, (str, Path)):
         kind, colon, rest = str(source).partition(":")
         is_table = str(source).lower().removesuffix(".gz").endswith(ENDINGS)
-        if colon and kind in OPENERS:
+        is_file = exists(source) and not isdir(source)  # noqa: PTH110, PTH112  a name may be too long
+        if kind in OPENERS and (colon or (kind == "pydocs" and not is_file)):
             opened, name = OPENERS[kind](rest), rest
-        elif is_table or (exists(source) and not isdir(source)):  # noqa: PTH110, PTH112  a name may be too long
+        elif is_table or is_file:
             opened = existing_file(source)
-        elif kind == "pydocs":
-            opened = OPENERS[kind]("")
         else:
             opened = read_beir(str(source))
     if isinstance(opened, Collection):

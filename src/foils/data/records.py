@@ -21,7 +21,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from foils.data.tables import BYTES, MOST, longest_text, opened_parquet, pieces
-from foils.runtime import memory
+from foils.runtime import memory, progress
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import CHANGED, existing_file, unsealed
 
@@ -266,6 +266,13 @@ class Records:
     read: Callable[[Complaints], Iterator[tuple[int, Fields]]]
     files: tuple[Path, ...] = ()
 
+    def counted(self, kind: str, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
+        """Yield what `read` does, under a progress bar that says what kind of records they are."""
+        with progress.task(f"reading {kind}", unit=kind) as advance:
+            for each in self.read(complaints):
+                advance(1)
+                yield each
+
 
 def listed_rows(source: Any) -> list[Fields] | None:
     """Return the rows of a list of dictionaries or of tuples, as dictionaries; None: it is no such list.
@@ -283,9 +290,7 @@ def listed_rows(source: Any) -> list[Fields] | None:
         return None
     widths = {len(row) for row in source}
     if len(widths) > 1 or min(widths) < 2:
-        raise InputError(
-            f"tuples of {sorted(widths)} texts; expected (query, positive), or a negative or more after them"
-        )
+        raise InputError(f"tuples of {sorted(widths)} texts; expected (query, positive, negatives …), all as long")
     names = ("query", "positive", *(f"negative_{at}" for at in range(1, min(widths) - 1)))
     return [dict(zip(names, row, strict=True)) for row in source]
 
@@ -302,7 +307,7 @@ def arrow_table(source: Any) -> pa.Table:
         rows = listed_rows(source)
         if rows is not None:
             return pa.Table.from_pylist(rows)
-        if _is_data_set(source):
+        if hasattr(source, "with_format") and hasattr(source, "__len__") and not isinstance(source, Mapping):
             return source.with_format("arrow")[:]
         if hasattr(source, "__arrow_c_stream__"):
             return pa.table(source)
@@ -383,10 +388,6 @@ def parts_of(source: Any) -> dict[str, Records]:
     return {
         split: each if each.files else replace(each, where=f"{each.where} ({split})") for split, each in parts.items()
     }
-
-
-def _is_data_set(source: Any) -> bool:
-    return hasattr(source, "with_format") and hasattr(source, "__len__") and not isinstance(source, Mapping)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:

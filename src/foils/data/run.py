@@ -221,7 +221,7 @@ def grouped(values: Rows) -> list[Rows]:
 
 
 FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
-METHODS = ("union", "interleave", "rrf")  # of several sources
+METHODS = ("union", "rrf")  # of several sources
 TUNED_FILE = "retriever.json"  # of a folder that `foils tune` wrote: its model lies in the folder model
 D = TypeVar("D")
 
@@ -316,8 +316,7 @@ def fuse_lists(
         ranks: (n,) its rank, from 0.
         scores: (n,) its score.
         count: m.
-        method: `union`: by best rank, without a score; `interleave`: the rankings take turns, a
-            turn's score is −t; `rrf`: `reciprocal_ranks`.
+        method: `union`: by best rank, without a score; `rrf`: `reciprocal_ranks`.
         k: of rrf.
         weights: (m,) in the place of the method: by `weighted_sum`. None: by the method.
 
@@ -337,8 +336,6 @@ def fuse_lists(
     fused = np.full(len(first), np.nan)
     if weights is not None:
         fused = weighted_sum(queries[first], own_scores, weights)
-    elif method == "interleave":
-        fused = _interleaved(queries[first], own_ranks)
     elif method == "rrf":
         fused = reciprocal_ranks(own_ranks, k=k)
     known = np.where(own_ranks < 0, np.iinfo(np.int64).max, own_ranks)
@@ -346,28 +343,6 @@ def fuse_lists(
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     return FusedLists(first[order], fused[order], places[pair], own_ranks[order], own_scores[order])
-
-
-def _interleaved(queries: Rows, ranks: Rows) -> Scores:
-    """−t, where t is the turn (from 0) in which a pair is taken.
-
-    The rankings take turns, in their order; each takes its best-ranked pair that none has taken
-    yet, and passes when it has no more.
-    """
-    turns = np.full(len(queries), -1, np.int64)
-    starts = starts_of(queries)
-    for start, end in zip(starts, np.r_[starts[1:], len(queries)], strict=True):
-        ranks_of_query = ranks[start:end]
-        lists = [iter(start + np.argsort(column, kind="stable")[(column < 0).sum() :]) for column in ranks_of_query.T]
-        turn = 0
-        while lists:
-            for listed in list(lists):
-                taken = next((row for row in listed if turns[row] < 0), None)
-                if taken is None:
-                    lists.remove(listed)
-                else:
-                    turns[taken], turn = turn, turn + 1
-    return -turns.astype(np.float64)
 
 
 def fuse_runs(runs: Sequence[Run], *, name: str = "", **settings: Any) -> Run:

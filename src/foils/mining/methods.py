@@ -343,7 +343,7 @@ class FusionSettings(Settings):
     """How several sources become one.
 
     Attributes:
-        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks.
+        method: union orders by the best rank, rrf adds reciprocal ranks.
         top: Negatives per query. Default: all.
         rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
     """
@@ -423,7 +423,6 @@ def fuse_sources(
     if len(sources) < 2:
         raise InputError(f"a union needs at least two sources, not {len(sources)}")
     stacked = pa.concat_tables([_labelled(each, order) for order, each in enumerate(sources.values())])
-    settings = {"k": fusion.rrf_k} if fusion.method == "rrf" else {}
     lists = fuse_lists(
         codes(stacked["query_id"]),
         codes(stacked["doc_id"]),
@@ -432,7 +431,7 @@ def fuse_sources(
         stacked["score"].to_numpy(),
         count=len(sources),
         method=fusion.method,
-        **settings,
+        k=fusion.rrf_k,
     )
     _check_texts(stacked, lists.rows[lists.places])
     kept = stacked.take(pa.array(lists.rows))
@@ -452,6 +451,7 @@ def fuse_sources(
         own_ranks, own_scores = lists.own_ranks[:, at], lists.own_scores[:, at]
         table = table.append_column(f"rank_{name}", pa.array(own_ranks.astype(np.int32), mask=own_ranks < 0))
         table = table.append_column(f"score_{name}", pa.array(own_scores, mask=own_ranks < 0))
+    settings = {"k": fusion.rrf_k} if fusion.method == "rrf" else {}
     facts = {"method": fusion.method, "sources": list(sources), "top": fusion.top, **settings}
     whole = Negatives(table, provenance("fuse", facts, inputs=digests))
     if fusion.top is None:
