@@ -28,7 +28,7 @@ FILES: dict[str, tuple[str, str | bytes, str]] = {
     "latin-1": ("x.csv", HEADER.encode() + b"a,\xff\n", "x.csv:2: not UTF-8 at byte 2"),
     "latin-1 JSON": ("x.json", '[\n{"query":"\xe9"}]'.encode("latin-1"), "x.json:2: not UTF-8; expected text in UTF-8"),
     "carriage returns": ("x.csv", "query,positive\ra,b\r", "x.csv:1: malformed .* a line feed"),
-    "no header": ("x.csv", "who?,me\n", ":1: no column is known as query or .* 'who[?]', 'me'; give"),
+    "no header": ("x.csv", "who?,me\n", ":1: no column is known as query; .* 'who[?]', 'me'; give"),
     "two queries": ("x.csv", "query,question,positive\n", "columns query and question could each be the query; say"),
     "a column twice": ("x.csv", "query,query\na,b\n", "the first line is 'query, query'; expected"),
     "a field too many": ("x.csv", "query;positive\na;b;c\n", "x.csv:2: 3 fields, expected 2; a text that holds"),
