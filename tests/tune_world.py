@@ -11,7 +11,7 @@ import numpy as np
 from foils.data import load_collection
 from foils.data.splitting import with_three_splits
 from foils.experiments.plan import Plan
-from foils.experiments.study import trained_file, write_cell
+from foils.experiments.study import trained_file
 from foils.experiments.tune import Tuning
 from foils.experiments.tuned import Setting, Tuned
 from foils.runtime.files import write_sealed
@@ -92,7 +92,7 @@ FACTS = {
 def write_study(folder: Path) -> dict[str, Path]:
     """Write a study of one cell with three sources, two seeds each; return some of its files by kind."""
     cell = folder / "cells" / "c--m--x"
-    write_cell(cell, FACTS)
+    write_sealed(cell / "cell.json", FACTS)
     predictors = {name: {"eci_sem": float(at)} for at, name in enumerate(SOURCES)}
     write_sealed(cell / "scores.json", {"of": {"sources": SOURCES}, "sources": predictors})
     for at, (name, digest) in enumerate(SOURCES.items()):

@@ -44,7 +44,7 @@ from foils.statistics import bootstrap_interval
 from foils.training.models import merged
 from foils.training.settings import TrainSettings
 
-PER_QUERY, BATCH, LENGTH, DOCUMENTS, QUERIES, ON_GPU_QUERIES = 4, 64, 32, 2_000, 400, 2_000
+PER_QUERY, BATCH, DOCUMENTS, QUERIES, ON_GPU_QUERIES = 4, 64, 2_000, 400, 2_000
 SHARES = (1.0, 0.75, 0.5)  # of the tuned model's weights
 SELECTED_FROM = {
     "selected": ("random", "dense 0-4", "dense 20-24"),
@@ -99,7 +99,7 @@ def train(cell: dict[str, Any], folder: Path, data: Path, wanted: list[str] | No
     """Train on each source, and measure."""
     whole = training_part(cell, data)
     part = measured_part(loaded(cell, data))
-    task = EncoderTask(cell["path"], max_length=LENGTH)
+    task = EncoderTask(cell["path"])
     place = folder / f"{cell['name']}.json"
     known = json.loads(place.read_text()) if place.is_file() else {}
     if UNTRAINED not in known:

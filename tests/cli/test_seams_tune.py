@@ -302,7 +302,7 @@ def test_a_tuned_folder_is_a_first_stage_as_it_searches(world, deploys):
     Fusion("z", 0.4, deploys).write(Path(FULL, "retriever.json"))
     collection = load_collection("pairs.csv")
     (expected,) = library.evaluate(collection, {"tuned": FULL}, split="test", measures=["nDCG@10"]).runs
-    first = RerankerTask("mlm", first_stage=FULL, max_length=None).ranked(collection, "test")
+    first = RerankerTask("mlm", first_stage=FULL).ranked(collection, "test")
     for name in ("query_id", "doc_id"):
         assert first.table[name].to_pylist() == expected.first(50).table[name].to_pylist()
 

@@ -124,10 +124,9 @@ def test_a_collection_from_memory_has_to_be_given(better, tmp_path):
     folder = written("bm25")
     fusion = Fusion.of(folder)
     replace(fusion, collection={}).write(folder / "retriever.json")
-    with pytest.raises(InputError, match="names no collection"):
-        Retriever.load(folder)
-    with pytest.raises(InputError, match=r"no retriever\.json"):
-        Retriever.load(tmp_path)
+    for unnamed in (folder, tmp_path):
+        with pytest.raises(InputError, match=r"names no collection in its retriever\.json"):
+            Retriever.load(unnamed)
     assert named_collection(library.load(place), {"collection": "in memory"}, tmp_path) == {}
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -93,19 +92,14 @@ def first_documents(run: Run, collection: Collection, depth: int, *, split: str 
         judged = collection.judgements(split)["query_id"].combine_chunks().unique()
         table = table.filter(pc.is_in(table["query_id"], value_set=judged.cast(table["query_id"].type)))
         if not len(table):
-            raise InputError(
-                f"no query of the split {split!r} of {collection.name} is in the run {run.name}; check the "
-                f"split (there are {', '.join(collection.splits)}) and the query ids"
-            )
+            raise InputError(_why_silent(run, collection, split))
     table = table.filter(pc.less(table["rank"], depth))
     known = np.stack([collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])]) >= 0
     unknown = np.flatnonzero(~known.all(axis=0))
     if len(unknown):
         first = table.slice(unknown[0], 1).to_pylist()[0]
-        raise InputError(
-            f"{len(unknown)} rows of run {run.name} name a query or document that {collection.name} lacks "
-            f"(query {first['query_id']}, document {first['doc_id']}); use the collection the run was made on"
-        )
+        pair = f"query {first['query_id']}, document {first['doc_id']}"
+        raise InputError(f"{run.name}: {len(unknown)} rows ({pair}) not in {collection.name}; use its own")
     return replace(run, table=table)
 
 
@@ -140,10 +134,8 @@ def rerank_run(
             texts = zip(collection.query_texts(queries[part]), collection.document_texts(documents[part]), strict=True)
             of_block = np.asarray(scorer(list(texts)), np.float64)
             if of_block.shape != scores[part].shape or not np.isfinite(of_block).all():
-                raise FailureError(
-                    f"the reranker gave scores of shape {of_block.shape} for {len(scores[part])} pairs, "
-                    f"{(~np.isfinite(of_block)).sum()} of them not finite; expected one finite score a pair"
-                )
+                bad = f"scores of shape {of_block.shape}, {(~np.isfinite(of_block)).sum()} not finite"
+                raise FailureError(f"the reranker gave {bad}; expected one of {len(scores[part])} pairs each")
             scores[part] = of_block
             advance(len(of_block))
     return Run.ranked(table["query_id"], table["doc_id"], scores, name=name, facts=run.facts)
@@ -161,11 +153,11 @@ def qrels_of(collection: Collection, split: str) -> Qrels:
 
 def rankings_of(run: Run) -> Rankings:
     """Return a run as query id → document ids, best first."""
-    rows = zip(run.table["query_id"].to_pylist(), run.table["doc_id"].to_pylist(), strict=True)
-    return {
-        query: [document for _, document in rows_of_query]
-        for query, rows_of_query in groupby(rows, key=lambda row: row[0])
-    }
+    rankings: dict[str, list[str]] = {}
+    columns = run.table["query_id"].to_pylist(), run.table["doc_id"].to_pylist()
+    for query, document in zip(*columns, strict=True):
+        rankings.setdefault(query, []).append(document)
+    return rankings
 
 
 def measure_run(run: Run, collection: Collection, split: str, measures: Sequence[str]) -> Measured:
@@ -185,16 +177,10 @@ def measure_run(run: Run, collection: Collection, split: str, measures: Sequence
 
 
 def measure_encoder(
-    model: EncoderLike,
-    collection: Collection,
-    split: str,
-    measures: Sequence[str],
-    *,
-    depth: int = DEPTH,
-    store: VectorStore | None = None,
+    model: EncoderLike, collection: Collection, split: str, measures: Sequence[str], **how: Any
 ) -> Measured:
-    """Measure exact search by a model over the whole collection: `dense_run`, then `measure_run`."""
-    return measure_run(dense_run(model, collection, split, depth=depth, store=store), collection, split, measures)
+    """Measure exact search by a model over the whole collection: `dense_run` (with `how`), then `measure_run`."""
+    return measure_run(dense_run(model, collection, split, **how), collection, split, measures)
 
 
 @dataclass(frozen=True)
@@ -245,30 +231,21 @@ class Evaluation(Result):
     def tables(self) -> list[Table]:
         """Return the systems' means with their intervals, and the comparisons."""
         measures = list(self.systems[0].per_query)
-        rows = [
-            (
-                system.name,
-                *(
-                    f"{system.means[measure]:.4f} [{number(low)}, {number(high)}]"
-                    for measure, (low, high) in self.intervals[system.name].items()
-                ),
-                f"{len(system.unanswered):,}",
-            )
-            for system in self.systems
-        ]
+        rows: list[tuple[str, ...]] = []
+        for system in self.systems:
+            values, ends = system.means, self.intervals[system.name].items()
+            shown = [f"{values[name]:.4f} [{number(low)}, {number(high)}]" for name, (low, high) in ends]
+            rows.append((system.name, *shown, f"{len(system.unanswered):,}"))
         count = len(self.systems[0].query_ids)
         title = f"{self.collection} ({self.split}), {count:,} queries, mean and 95 % interval"
         columns = ["system", *measures, "unanswered"]
         means = Table(title, columns, rows, identical_ids_caption(self.identical_ids))
         if not self.comparisons:
             return [means]
-        rows = [
-            (
-                f"{c.a} − {c.b}", c.measure, signed(c.difference, 4), p_value(c.p_randomised),
-                p_value(c.p_randomised_holm), c.test, p_value(c.p),
-            )
-            for c in self.comparisons
-        ]  # fmt: skip
+        rows = []
+        for c in self.comparisons:
+            ps = [p_value(p) for p in (c.p_randomised, c.p_randomised_holm, c.p)]
+            rows.append((f"{c.a} − {c.b}", c.measure, signed(c.difference, 4), *ps[:2], c.test, ps[2]))
         columns = ["systems", "measure", "difference", "p (randomised)", "p (Holm)", "test", "p (test)"]
         caption = "p (randomised) and its Holm correction are about mean differences, Wilcoxon's about ranks"
         return [means, Table("Differences", columns, rows, caption)]
@@ -287,26 +264,16 @@ class Evaluation(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: split, systems (what ranked, measures, per query), comparisons."""
-        facts = {run.name: run.facts for run in self.runs}
-        return {
-            "split": self.split,
-            "identical_ids": self.identical_ids,
-            "systems": [
-                {
-                    "name": system.name,
-                    **facts.get(system.name, {}),
-                    "measures": system.means,
-                    "intervals": {name: list(ends) for name, ends in self.intervals[system.name].items()},
-                    "unanswered": list(system.unanswered),
-                    "per_query": {
-                        measure: dict(zip(system.query_ids, values.tolist(), strict=True))
-                        for measure, values in system.per_query.items()
-                    },
-                }
-                for system in self.systems
-            ],
-            "comparisons": [vars(comparison) for comparison in self.comparisons],
-        }
+        facts, systems = {run.name: run.facts for run in self.runs}, []
+        for system in self.systems:
+            ids, name = system.query_ids, system.name
+            intervals = {measure: list(ends) for measure, ends in self.intervals[name].items()}
+            value = {"name": name, **facts.get(name, {}), "measures": system.means, "intervals": intervals}
+            columns = system.per_query.items()
+            per_query = {each: dict(zip(ids, values.tolist(), strict=True)) for each, values in columns}
+            systems.append({**value, "unanswered": list(system.unanswered), "per_query": per_query})
+        value = {"split": self.split, "identical_ids": self.identical_ids, "systems": systems}
+        return {**value, "comparisons": [vars(comparison) for comparison in self.comparisons]}
 
 
 def evaluate_runs(
@@ -420,18 +387,14 @@ def runs_of(
         InputError: there is no encoder and no run, or one that cannot be read.
     """
     if all(system.kind == "reranker" for system in systems):
-        raise InputError(
-            f"nothing to evaluate; give a model ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
-        )
+        raise InputError(f"nothing to evaluate; give {spelled('systems')} MODEL or {spelled('run')} FILE")
     lengths: dict[str, int] = {}
     opening = partial(_opened, collection=collection, embedding=embedding, lexical=lexical or BM25Settings())
     opened = [opening(each, split=split, top=top, lengths=lengths) for each in systems]
     if len(set(lengths.values())) > 1:
-        log.warning(
-            "the systems cut texts after different numbers of tokens (%s), which is part of their "
-            "difference; %s measures all at one",
-            ", ".join(f"{name}: {limit}" for name, limit in lengths.items()), spelled("max_length", "TOKENS"),
-        )  # fmt: skip
+        listed = ", ".join(f"{name}: {limit}" for name, limit in lengths.items())
+        one = f"{spelled('max_length', 'TOKENS')} measures all at one"
+        log.warning("the systems differ in the tokens after which they cut texts (%s), too; %s", listed, one)
     runs = [None if system.kind == "reranker" else run() for system, run in zip(systems, opened, strict=True)]
     files = [run for system, run in zip(systems, runs, strict=True) if system.kind == "run"]
     first = next(run for run in [*files, *runs] if run is not None)

@@ -276,15 +276,11 @@ class StudyAnalysis(Result):
             reasons.append(f"half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}")
         if not best.low > 0:
             interval = "none" if math.isnan(best.low) else f"[{best.low:+.2f}, {best.high:+.2f}]"
-            reasons.append(
-                f"the leading predictor has no interval above zero ({best.predictor}, "
-                f"mean τ {best.kendall:+.2f}, interval {interval})"
-            )
+            leading = f"{best.predictor}, mean τ {best.kendall:+.2f}, interval {interval}"
+            reasons.append(f"the leading predictor has no interval above zero ({leading})")
         if not self.chance <= MOST_CHANCE:
-            reasons.append(
-                f"one of {len(self.leaderboard)} predictors does as well in {100 * self.chance:.0f} % of "
-                "random orders of the sources"
-            )
+            orders = f"{100 * self.chance:.0f} % of random orders of the sources"
+            reasons.append(f"one of {len(self.leaderboard)} predictors does as well in {orders}")
         return reasons
 
     @property
@@ -312,19 +308,13 @@ class StudyAnalysis(Result):
 
     def outcome_table(self, cell: Cell) -> Table:
         """Return what training on each source gave in a cell, best first, and how far the best is ahead."""
-        rows = [
-            (
-                each.source,
-                number(each.mean, 4),
-                f"{each.low:.4f}–{each.high:.4f}",
-                "" if math.isnan(each.gain) else with_ends(each.gain, each.gain_low, each.gain_high),
-                f"{len(each.seeds)}",
-                *(f"{size:,.0f}" for size in cell.sizes_of.get(each.source, ())),
-                *([] if each.source in cell.sizes_of else ["", ""]),
-                *(number(value, 4) for value in each.tests.values()),
-            )
-            for each in self.outcomes[cell.name]
-        ]
+        rows: list[tuple[str, ...]] = []
+        for each in self.outcomes[cell.name]:
+            ends = f"{each.low:.4f}–{each.high:.4f}"
+            gain = "" if math.isnan(each.gain) else with_ends(each.gain, each.gain_low, each.gain_high)
+            sizes = [f"{size:,.0f}" for size in cell.sizes_of.get(each.source, ())] or ["", ""]
+            tests = [number(value, 4) for value in each.tests.values()]
+            rows.append((each.source, number(each.mean, 4), ends, gain, f"{len(each.seeds)}", *sizes, *tests))
         columns = ["trained on", self.measure, "95 % interval", f"gain over {start_of(cell)}", "seeds", "rows", "steps"]
         return Table(cell.name, [*columns, *cell.tests], rows, caption=self.lead_sentence(cell.name))
 
@@ -339,17 +329,11 @@ class StudyAnalysis(Result):
 
     def predictor_table(self) -> Table:
         """Return the predictors, best first."""
-        rows = [
-            (
-                each.predictor,
-                PREDICTORS[each.predictor],
-                _tau(each.kendall),
-                "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}",
-                _tau(each.worst),
-                number(each.regret, 4),
-            )
-            for each in self.leaderboard
-        ]
+        rows = []
+        for each in self.leaderboard:
+            ends = "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}"
+            taus = _tau(each.kendall), ends, _tau(each.worst)
+            rows.append((each.predictor, PREDICTORS[each.predictor], *taus, number(each.regret, 4)))
         columns = ["predictor", "what it is", "mean τ", "95 % interval", "worst cell", "regret"]
         title = f"Which predictor orders the sources as {self.measure} does"
         marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
@@ -361,22 +345,13 @@ class StudyAnalysis(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, null for what is not a number."""
-        value: dict[str, Any] = {
-            "measure": self.measure,
-            "headline": self.headline,
-            "warnings": self.warnings,
-            "chance": self.chance,
-            "cells": [self._cell_json(cell) for cell in self.cells],
-            "leaderboard": [
-                {
-                    **{name: each for name, each in vars(standing).items() if name != "cells"},
-                    "title": PREDICTORS[standing.predictor],
-                    "worst": standing.worst,
-                    "cells": {name: {"kendall": tau} for name, tau in standing.cells.items()},
-                }
-                for standing in self.leaderboard
-            ],
-        }
+        leaderboard = []
+        for each in self.leaderboard:
+            facts = {**vars(each), "title": PREDICTORS[each.predictor], "worst": each.worst}
+            facts["cells"] = {name: {"kendall": tau} for name, tau in facts.pop("cells").items()}
+            leaderboard.append(facts)
+        value = {name: getattr(self, name) for name in ("measure", "headline", "warnings", "chance")}
+        value |= {"cells": [self._cell_json(cell) for cell in self.cells], "leaderboard": leaderboard}
         return dict(without_nan(value))
 
     def _cell_json(self, cell: Cell) -> dict[str, Any]:

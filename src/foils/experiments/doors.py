@@ -167,10 +167,8 @@ def _claim(folder: Path, given: Mapping[str, Any]) -> None:
         write_sealed(path, given)
     elif (before := read_sealed(path)) != given:
         names = [name for name in {**before, **given} if before.get(name) != given.get(name)]
-        raise InputError(
-            f"{folder} holds another tuning, with another {', '.join(names)}; the same command "
-            f"goes on with it; for this one give another folder ({spelled('output')}), or remove that one"
-        )
+        other = f"{folder} holds another tuning, with another {', '.join(names)}"
+        raise InputError(f"{other}; the same command goes on with it, for this one give another folder")
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-from foils.data.collection import Collection
-from foils.data.labels import Labels, LabelsLike
-from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.deciding import BeliefSettings, Candidate, Decision, score_and_decide
@@ -43,10 +39,8 @@ class Scored(Scores):
         """The sources, best first by what `by` says; hybrids, which have no benefit, come after them."""
         if self.decision is None or self.by != BENEFIT:
             return super().ranked
-        order = [each.name for each in self.decision.candidates]
-        return sorted(
-            self.sources, key=lambda score: (score.hybrid, order.index(score.name) if not score.hybrid else 0)
-        )
+        place = {each.name: at for at, each in enumerate(self.decision.candidates)}
+        return sorted(self.sources, key=lambda score: place.get(score.name, len(place)))
 
     @property
     def ranking(self) -> list[str]:
@@ -119,7 +113,11 @@ def score(
     if labels_by is not None:
         kind = labels_by.partition(":")[0] if isinstance(labels_by, str) else ""
         judging = vars(llm) if kind == "llm" else vars(encoding) if kind in SCORING else {}
-        belief = replace(belief, labels=judged_by(labels_by, loaded, negatives, belief.labels, judging, scoring.seed))
+        how = {**judging, "ask": labels_by, "answers": [] if belief.labels is None else [belief.labels]}
+        with TemporaryDirectory() as folder:
+            output = Path(folder) / "labels.parquet"
+            labelled: Labelled = label(loaded, negatives, output=output, seed=scoring.seed, **how)
+        belief = replace(belief, labels=labelled.labels)
     encoder, store = encoding.open(loaded)
     decidable = len(loaded.positives(scoring.split)) > 1  # one query decides nothing
     if decidable and (rank_by == BENEFIT or belief.labels is not None):
@@ -128,30 +126,3 @@ def score(
         scores, decision = score_sources(loaded, negatives, encoder, store, scoring), None
     by = "eci_sem" if rank_by == BENEFIT and not decidable else rank_by
     return Scored(**{**vars(scores), "by": by}, decision=decision)
-
-
-def judged_by(
-    who: AskLike,
-    collection: Collection,
-    sources: Mapping[str, Negatives],
-    known: LabelsLike | None,
-    judging: Mapping[str, Any],
-    seed: int,
-) -> Labels:
-    """Have a program judge negatives of the sources, drawn as by `foils label`; return all labels.
-
-    Args:
-        who: the judge, as `foils.label` takes it.
-        collection: documents, queries, judgements.
-        sources: name -> negatives.
-        known: labels that are there already; None: none.
-        judging: settings of the language model, or of the models that score.
-        seed: of the draw.
-    """
-    answers = () if known is None else [known]
-    with TemporaryDirectory() as folder:
-        output = Path(folder) / "labels.parquet"
-        labelled: Labelled = label(
-            collection, dict(sources), ask=who, answers=answers, output=output, seed=seed, **judging
-        )
-    return labelled.labels

@@ -130,9 +130,7 @@ class StudySettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.split == self.test_split:
-            raise InputError(
-                f"{spelled('test_split')} {self.test_split}: expected another split than the one to train on"
-            )
+            raise InputError(f"{spelled('test_split')} {self.test_split}: it is trained on; give another")
         if self.reranker and "batches" in self.training:
             raise InputError("training setting batches: no effect with rerankers, whose lists do not meet")
 
@@ -258,20 +256,6 @@ def source_file(folder: Path, source: str, digest: str) -> Path:
     return folder / "sources" / f"{slug(source)}--{digest}.parquet"
 
 
-def known_sources(folder: Path) -> dict[str, str]:
-    """Return source → digest of a cell's sources, of all calls so far; none if there is no cell yet."""
-    path = folder / "cell.json"
-    return dict(read_sealed(path)["sources"]) if path.is_file() else {}
-
-
-def write_cell(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write cell.json; sources that were there already stay."""
-    path = folder / "cell.json"
-    merged = {**facts, "sources": {**known_sources(folder), **facts["sources"]}}
-    if not path.is_file() or merged != read_sealed(path):
-        write_sealed(path, merged)
-
-
 def read_cells(study: Path) -> list[Cell]:
     """Read every cell of a study, in the order of their names.
 
@@ -294,16 +278,12 @@ def read_cell(folder: Path) -> Cell:
         results: list[dict[str, Any]] = []
         while (path := trained_file(folder, name, digest, len(results))).is_file():
             results.append(read_sealed(path))
-            first, last = ({what: len(values) for what, values in results[at]["per_query"].items()} for at in (0, -1))
+            per_query = [result["per_query"] for result in results]
+            first, last = ({what: len(values) for what, values in per_query[at].items()} for at in (0, -1))
             if first != last:
-                raise FormatError(
-                    "other measures or queries than with seed 0; remove it, and it will be made again", path
-                )
+                raise FormatError("other measures or queries than with seed 0; remove it", path)
         if results:
-            outcomes[name] = {
-                measure: np.array([result["per_query"][measure] for result in results], np.float64)
-                for measure in results[0]["per_query"]
-            }
+            outcomes[name] = {each: np.array([values[each] for values in per_query], float) for each in first}
             if "rows" in results[0]:
                 rows, steps = ([float(result[key]) for result in results] for key in ("rows", "steps"))
                 sizes[name] = (float(np.mean(rows)), float(np.mean(steps)))
@@ -315,7 +295,7 @@ def with_own_names(cells: Sequence[Cell]) -> list[Cell]:
 
     Cells whose settings do not differ (of two studies) are numbered.
     """
-    cells, named, numbers = [replace(cell, apart="") for cell in cells], list[Cell](), Counter[str]()
+    named, numbers = list[Cell](), Counter[str]()
     for cell in cells:
         alike = [each.training for each in cells if each.name == cell.name]
         differ = {key: own for key, own in cell.training.items() if any(each.get(key) != own for each in alike)}
@@ -337,13 +317,11 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
     measured, tau = scores.measured, scores.settings.temperature
     records = measured.records
     targets = {target.name: target for target in records.targets(1)}
-    informations = {
-        name: target_moments(
-            measured.geometry, weigh(measured.similarities, tau), records.members, list(targets.values())
-        )
-        for name, weigh in WEIGHTINGS.items()
-        if name != "gated"
-    }
+    informations = {}
+    for name, weigh in WEIGHTINGS.items():
+        if name != "gated":
+            weights, listed = weigh(measured.similarities, tau), list(targets.values())
+            informations[name] = target_moments(measured.geometry, weights, records.members, listed)
     by_source: dict[str, dict[str, float]] = {}
     for score in scores.sources:
         target = targets[score.name]
@@ -401,7 +379,8 @@ class OpenCell:
     """One collection and one model, at work; when it is made the model is loaded once.
 
     Attributes:
-        study: folder of the study. `folder`: of the cell. `facts`: what its cell.json will say.
+        study: folder of the study. `folder`: of the cell. `facts`: what its cell.json will say, with
+            the sources of earlier calls.
         collection: to train on. `tests`: collections to measure on.
         sources: of this call, as they are scored and trained on.
         settings: of the study.
@@ -432,13 +411,12 @@ class OpenCell:
         # The same collection, weights and settings always lie in the same place.
         digest = digest_of([self.collection.measured_digest, task.fingerprint, self.facts["settings"]], 5)
         self.folder = self.study / "cells" / f"{slug(self.collection.name)}--{slug(task.model)}--{digest}"
-        known, given = known_sources(self.folder), self.facts["sources"]
+        path, given = self.folder / "cell.json", self.facts["sources"]
+        known = read_sealed(path)["sources"] if path.is_file() else {}
         if other := [source for source, digest in given.items() if known.get(source, digest) != digest]:
-            raise InputError(
-                f"{', '.join(other)}: the study has other rows under this name; give the source another, "
-                "as in NAME=FILE, or begin a study in another folder"
-            )
-        if len({**known, **given}) < 2:
+            raise InputError(f"{', '.join(other)}: the study has other rows of this name; give NAME=FILE")
+        self.facts["sources"] = {**known, **given}
+        if len(self.facts["sources"]) < 2:
             raise InputError(f"{len(given)} source; a study compares two at least")
 
     @property
@@ -447,12 +425,13 @@ class OpenCell:
         task, named = self.task, self.settings.score_with
         if named is None and isinstance(task, EncoderTask):
             return task.encoder
-        return load_encoder(named or DEFAULT_MODEL, EncoderSettings(max_length=task.max_length, device=task.device))
+        length = self.settings.train_settings(0).max_length
+        return load_encoder(named or DEFAULT_MODEL, EncoderSettings(max_length=length, device=task.device))
 
     def score(self, store: VectorStore) -> None:
         """Write the predictors of every source of the cell, all scored together, unless they are there."""
         path, settings, named = self.folder / SCORES_FILE, self.settings, self.settings.score_with
-        belief, digests = self.belief, known_sources(self.folder)
+        belief, digests = self.belief, self.facts["sources"]
         basis = {"score_with": named, "starts": belief.starts, "in_batch": belief.in_batch, "sources": digests}
         if path.is_file() and read_sealed(path)["of"] == basis:
             return
@@ -549,9 +528,9 @@ def open_study(
     if taken := sorted(set(sources) & set(BASELINES)):
         raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
     prepared = {name: first_negatives(each, settings.per_query) for name, each in sources.items()}
-    how = ("", device, settings.train_settings(0).max_length)
-    first = settings.first_stage or BM25
-    task: Any = RerankerTask(*how, first_stage=first) if settings.reranker else EncoderTask(*how)
+    task: Task = EncoderTask("", device)
+    if settings.reranker:
+        task = RerankerTask("", device, first_stage=settings.first_stage or BM25)
     parsed = parse_measures(settings.measures if settings.measures is not None else task.measures)
     if deep := [str(each) for each in parsed if each.params.get("cutoff", 0) > task.depth]:
         looks = "a study searches" if task.in_batch else "a reranker orders"
@@ -569,9 +548,12 @@ def run_cells(cells: Sequence[OpenCell], store: VectorStore | None = None) -> No
         store: of vectors, for the scores; None: that of the cache.
     """
     for cell in cells:
-        write_cell(cell.folder, cell.facts)
-        for name, digest in cell.facts["sources"].items():
-            if not (path := source_file(cell.folder, name, digest)).is_file():
-                cell.sources[name].write(path)
+        for name, table in cell.sources.items():
+            path = source_file(cell.folder, name, cell.facts["sources"][name])
+            if not path.is_file():
+                table.write(path)
+        path = cell.folder / "cell.json"
+        if not path.is_file() or read_sealed(path) != cell.facts:
+            write_sealed(path, cell.facts)
         cell.score(store or VectorStore(cache_place("vectors")))
         cell.train()

@@ -35,8 +35,6 @@ class _Model:
     Attributes:
         model: name or folder.
         device: torch device; None: the first one available.
-        max_length: tokens after which what decides and mines cuts texts; models are measured at
-            their own length.
         trust_remote_code: whether code that comes with a model is run.
         store: of vectors; None: that of the cache.
 
@@ -48,7 +46,6 @@ class _Model:
 
     model: str
     device: str | None = None
-    max_length: int | None = 128
     trust_remote_code: bool = False
     store: VectorStore | None = None
 

@@ -150,7 +150,7 @@ class Tuning:
         self.given, self.seed = self.plan["given"], self.plan["given"]["seed"]
         self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_place("vectors"))
         model, first = str(self.given["model"]), str(self.given.get("first_stage") or BM25)
-        how = (model, self.device, None, bool(self.given.get("trust_remote_code")), self.store)
+        how = (model, self.device, bool(self.given.get("trust_remote_code")), self.store)
         self.lexical = BM25Settings().over(self.given.get("bm25") or {}).resolved(self.whole)
         self.task: Task = RerankerTask(*how, first, self.lexical) if self.given.get("reranker") else EncoderTask(*how)
         # A reranker whose head nobody trained has to beat the first stage's own order.
@@ -413,16 +413,8 @@ class Tuning:
         trainer: dict[str, Any] = {"save_steps": CHECKPOINT_STEPS}
         trainer |= {"bf16": True} if not is_static(model) and computes_bfloat16(model.device) else {}
         trainer |= {"gradient_checkpointing": True} if lora else {}
-        return TrainSettings(
-            learning_rate=rate,
-            steps=steps,
-            batch_size=size,
-            max_length=length,
-            lora=lora,
-            draw_negatives=drawn,
-            trainer=trainer,
-            seed=self.seed,
-        )
+        how: dict[str, Any] = {"lora": lora, "draw_negatives": drawn, "trainer": trainer, "seed": self.seed}
+        return TrainSettings(learning_rate=rate, steps=steps, batch_size=size, max_length=length, **how)
 
     def _merge(self, members: Sequence[Setting], share: float, place: Path) -> None:
         from foils.encode.models import seal_weights

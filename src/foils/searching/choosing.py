@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any, Literal
 
@@ -83,13 +83,10 @@ class Grid:
     @property
     def settings(self) -> list[DimensionSettings]:
         """The settings that can differ, depths slowest, then ratios, then shares."""
+        settings = partial(DimensionSettings, self.method, moon_pool=self.moon_pool)
         return [
-            DimensionSettings(
-                self.method, k_plus=plus, k_minus=minus, alpha=alpha, beta=beta, share=share, moon_pool=self.moon_pool
-            )
-            for plus, minus in self.depths
-            for alpha, beta in self.ratios
-            for share in self.shares
+            settings(k_plus=plus, k_minus=minus, alpha=alpha, beta=beta, share=share)
+            for (plus, minus), (alpha, beta), share in product(self.depths, self.ratios, self.shares)
         ]
 
 
@@ -194,19 +191,17 @@ def judged_queries(
     reranked = max(k, CANDIDATES)
     collection = embedded.collection
     table = collection.judgements(embedded.split)
-    grades = np.asarray(table["relevance"].to_numpy(), np.int64)
-    judged = np.column_stack([collection.document_rows(table["doc_id"]), grades])[grades > 0]
-    queries = collection.query_rows(table["query_id"])[grades > 0]
-    order = np.argsort(queries, kind="stable")
-    starts, ends = (np.searchsorted(queries[order], embedded.query_rows, side=side) for side in ("left", "right"))
-    relevant = [judged[order[start:end]] for start, end in zip(starts, ends, strict=True)]
-    rows = np.flatnonzero(ends > starts)
-    lists, _ = search_lists(
-        embedded.exact_index, embedded.queries[rows], max(reranked, feedback_depth, longest),
-        without=embedded.identical[rows],
-    )  # fmt: skip
+    queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+    grades, relevant = table["relevance"].to_numpy(), dict[int, list[tuple[int, int]]]()
+    for query, document, grade in zip(queries.tolist(), documents, grades.tolist(), strict=True):
+        if grade > 0:
+            relevant.setdefault(query, []).append((document, grade))
+    rows = np.flatnonzero(np.isin(embedded.query_rows, list(relevant)))
+    answers = [Relevant(*np.array(relevant[query]).T) for query in embedded.query_rows[rows].tolist()]
+    asked, depth = embedded.queries[rows], max(reranked, feedback_depth, longest)
+    lists, _ = search_lists(embedded.exact_index, asked, depth, without=embedded.identical[rows])
     return Judged(
-        embedded.queries[rows], embedded.documents, lists, [Relevant(*relevant[row].T) for row in rows],
+        asked, embedded.documents, lists, answers,
         None if embedded.answers is None else embedded.answers[rows], k, reranked, feedback_depth, measures, rows,
     )  # fmt: skip
 
@@ -289,9 +284,7 @@ def cross_validate(
     scores = values.values[measure]
     n = len(scores)
     if not 2 <= folds <= n or deals < 1:
-        raise InputError(
-            f"{folds} folds of {n} queries, {deals} deals; expected at least 2, at most one a query, and 1"
-        )
+        raise InputError(f"{folds} folds, {deals} deals; expected 2 to {n} folds of {n} queries, 1 deal")
     total, chosen, columns = scores.sum(axis=0), np.empty((deals, n), np.int64), []
     for deal in range(deals):
         fold = np.empty(n, np.int64)
@@ -377,7 +370,6 @@ def _orders(
 ) -> tuple[Rows, npt.NDArray[np.bool_]]:  # fmt: skip
     """Dimensions by falling importance, (depths, ratios, d), and depths feedback cannot serve, (depths,)."""
     q, eclipse = query.astype(np.float64), grid.method == "eclipse"
-    suns: dict[int, Floats] = {}
     moons: dict[int, Floats] = {}
     importance = np.zeros((len(grid.depths), len(grid.ratios), len(q)))
     unserved = np.ones(len(grid.depths), bool)
@@ -388,12 +380,10 @@ def _orders(
         if silent or not serves(len(feedback), probe, answered=answer is not None):
             continue
         unserved[index] = False
-        if answer is None and plus not in suns:
-            suns[plus] = sun(documents.take(feedback[:plus]), plus)
+        relevant = sun(documents.take(feedback[:plus]), plus) if answer is None else answer
         if eclipse and minus not in moons:
             rows = moon_rows(len(feedback), minus, pool=grid.moon_pool, rng=rng)
             moons[minus] = sun(documents.take(feedback[rows]), minus)
-        relevant = suns[plus] if answer is None else answer
         importance[index] = q * (alpha * relevant - beta * moons[minus]) if eclipse else q * relevant
     return dimension_order(importance), unserved
 

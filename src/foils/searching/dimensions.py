@@ -143,10 +143,8 @@ def moon_rows(k: int, k_minus: int, *, pool: int | None = None, rng: np.random.G
     if pool is None:
         return np.arange(k - k_minus, k)
     if rng is None or not k_minus <= pool < k:
-        raise InputError(
-            f"a moon drawn at random needs a generator and k⁻ ≤ pool < k; found k⁻={k_minus}, pool={pool}, "
-            f"k={k}, {'no' if rng is None else 'a'} generator"
-        )
+        chosen = f"k⁻={k_minus}, pool={pool}, k={k}, {'no' if rng is None else 'a'} generator"
+        raise InputError(f"{chosen}; a moon drawn at random needs k⁻ ≤ pool < k and a generator")
     return np.sort(rng.choice(pool, size=k_minus, replace=False)) + (k - pool)
 
 
@@ -157,10 +155,8 @@ def check_depths(k: int, k_plus: int, k_minus: int) -> None:
         InputError: what was given and what would do.
     """
     if not depths_fit(k, k_plus, k_minus):
-        raise InputError(
-            f"a list of {k} documents does not serve k⁺={k_plus}, k⁻={k_minus}: expected 0 < k⁻ < k and "
-            "0 < k⁺ < k − k⁻; retrieve more, or take fewer"
-        )
+        expected = "expected 0 < k⁻ < k and 0 < k⁺ < k − k⁻; retrieve more, or take fewer"
+        raise InputError(f"a list of {k} documents does not serve k⁺={k_plus}, k⁻={k_minus}: {expected}")
 
 
 def depths_fit(k: int, k_plus: int, k_minus: int) -> bool:
@@ -354,10 +350,8 @@ def sharpened_queries(
     """
     n, d = queries.shape
     if len(feedback) != n or (answers is not None and answers.shape != queries.shape):
-        raise InputError(
-            f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} "
-            "lists" + ("" if answers is None else f" and answers {answers.shape}")
-        )
+        answered = "" if answers is None else f" and answers {answers.shape}"
+        raise InputError(f"{len(feedback)} lists{answered}; expected one for each of {n} queries, (n, {d})")
     known = np.concatenate([np.zeros(0, np.int64), *feedback])
     if len(known) and not 0 <= known.min() <= known.max() < len(documents):  # NumPy takes −1 for the last
         raise InputError(f"feedback {known.min()} to {known.max()}; no positions of {len(documents):,} documents")

@@ -35,11 +35,14 @@ DEPTH, ANSWERS = 1_000, 10  # documents of each query of a split, and of each on
 EMBEDS = {"model": lambda model: deployed(model) != "bm25", "why": "which ranks by BM25 and embeds no text"}
 RANKS_BY_BM25 = {"model": lambda model: deployed(model) != "model", "why": "which does not rank by BM25"}
 OF_SPLITS: dict[str, Any] = {"query": False, "queries": False}  # what is given is searched for as it is
+OF_ANSWERS = {**OF_SPLITS, "dimensions": lambda method: method != "none"}
 SHARPENED: list[dict[str, Any]] = [
     {"dimensions": METHODS[1:], "answers": False},
     {"dimensions": ["eclipse"]},
     {"dimensions": False, "tune": True, "answers": False},
 ]
+SECOND = [{"dimensions": METHODS[1:]}, *({"dimensions": False, name: True} for name in ("tune", "answers"))]
+TUNABLE = {"dimensions": lambda method: method not in ("none", "rdime"), "why": "which has nothing to tune"}
 _OF_VECTORS = (
     *("dimensions", "answers", "importance", "scale", "embedding"),
     *("feedback_depth", "second_pass", "tune", "measure"),
@@ -65,47 +68,18 @@ class SearchSettings(Settings):
 
     split: str = "test"
     feedback_depth: Annotated[int, Option(least=1, needs=SHARPENED)] = FEEDBACK_DEPTH
-    second_pass: Annotated[
-        SecondPass,
-        Option(
-            names=SECOND_PASSES,
-            needs=[
-                {"dimensions": METHODS[1:]},
-                {"dimensions": False, "tune": True},
-                {"dimensions": False, "answers": True},
-            ],
-        ),
-    ] = "index"
-    tune: Annotated[
-        str | None,
-        Option(
-            metavar="SPLIT",
-            needs={"dimensions": lambda method: method not in ("none", "rdime"), "why": "which has nothing to tune"},
-        ),
-    ] = None
+    second_pass: Annotated[SecondPass, Option(names=SECOND_PASSES, needs=SECOND)] = "index"
+    tune: Annotated[str | None, Option(metavar="SPLIT", needs=TUNABLE)] = None
     measure: Annotated[str, Option(needs={"tune": True})] = "nDCG@10"
 
     def to_json(self, top: int) -> dict[str, Any]:
         """Return for JSON what is searched, how deep, and how settings were chosen."""
-        return {
-            "second_pass": self.second_pass,
-            "tune": {"split": self.tune, "measure": self.measure} if self.tune else None,
-            "top": top,
-            "feedback_depth": self.feedback_depth,
-        }
+        tune = {"split": self.tune, "measure": self.measure} if self.tune else None
+        depths = {"top": top, "feedback_depth": self.feedback_depth}
+        return {"second_pass": self.second_pass, "tune": tune, **depths}
 
 
-def check_search(searching: SearchSettings) -> None:
-    """Refuse to choose settings on the queries that are searched for."""
-    tune = searching.tune
-    if tune is not None and tune == searching.split:
-        raise InputError(
-            f"{spelled('tune')} {tune} {spelled('split')} {tune}: settings chosen on the queries that are "
-            "searched for say nothing of others; tune on another split, or see foils.searching.cross_validate"
-        )
-
-
-@door(check=check_search, needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25})
+@door(needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25})
 def search(
     collection: CollectionLike,
     *,
@@ -116,10 +90,7 @@ def search(
     queries: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     top: Annotated[int | None, Option(least=1)] = None,
     searching: SearchSettings,
-    answers: Annotated[
-        AnswersLike | None,
-        Option(metavar="FILE", needs={**OF_SPLITS, "dimensions": lambda method: method != "none"}),
-    ] = None,
+    answers: Annotated[AnswersLike | None, Option(metavar="FILE", needs=OF_ANSWERS)] = None,
     importance: ImportanceSettings,
     lexical: BM25Settings,
     reading: CollectionSettings,
@@ -211,10 +182,9 @@ def _search_vectors(
         judged = collection.judgements(tune, "tune")["query_id"].to_pylist()
         asked = collection.queries["query_id"].take(pa.array(collection.asked(split))).to_pylist()
         if shared := sorted({*judged} & {*asked}):
-            raise InputError(
-                f"the splits {tune!r} and {split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
-                "settings chosen on the queries searched for say nothing of others; take them out of one"
-            )
+            both = f"{spelled('tune')} {tune} {spelled('split')} {split}"
+            listed = f"share {len(shared):,} queries: {', '.join(shared[:5])}…"
+            raise InputError(f"{both} {listed}; tune on others, or see foils.searching.cross_validate")
     encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
     embedded = partial(embed_collection, collection, encoder, store, answers=answers, device=embedding.device)
     depths: dict[str, Any] = {"k": depth, "feedback_depth": searching.feedback_depth}

@@ -112,20 +112,14 @@ class Retriever:
         fusion = Fusion.of(folder)
         if collection is not None:
             loaded = load_collection(collection)
-        elif fusion is None:
-            expected = "a folder that foils tune wrote, or the collection to search beside a model's folder"
-            raise InputError(f"{folder}: no {TUNED_FILE}; expected {expected}")
         else:
-            known = fusion.collection
+            known = fusion.collection if fusion else {}
             if "source" not in known:
-                raise InputError(f"{Path(folder) / TUNED_FILE} names no collection; give the one to search")
+                raise InputError(f"{folder} names no collection in its {TUNED_FILE}; give the one to search")
             source, corpus = (_place(folder, known.get(name)) for name in ("source", "corpus"))
             loaded = load_collection(str(source), columns=known.get("columns"), corpus=corpus)
             if known["documents"] != documents_digest(loaded):
-                raise InputError(
-                    f"{source} has changed since {folder} was tuned on it; give it as the collection to "
-                    "search what it holds now"
-                )
+                raise InputError(f"{source} has changed since {folder} was tuned; give it to search it now")
         return cls(loaded, str(folder), embedding=embedding, store=VectorStore(Path(folder) / VECTORS))
 
     def search(self, queries: str | Sequence[str], k: int = 10) -> list[list[Hit]]:
@@ -147,15 +141,9 @@ class Retriever:
         fused = [self.fusion.fuse(*lists)[:k] for lists in zip(lexical, dense, strict=True)]
         rows = np.array([row for hits in fused for row, _ in hits], np.int64)
         ids = self.collection.documents["doc_id"].take(pa.array(rows)).to_pylist()
-        documents = iter(zip(ids, self.collection.document_texts(rows), strict=True))
-        answers = []
-        for hits in fused:
-            listed = []
-            for _, score in hits:
-                doc_id, text = next(documents)
-                listed.append(Hit(doc_id, score, text))
-            answers.append(listed)
-        return answers
+        documents = zip(rows.tolist(), ids, self.collection.document_texts(rows), strict=True)
+        shown = {row: (doc_id, text) for row, doc_id, text in documents}
+        return [[Hit(shown[row][0], score, shown[row][1]) for row, score in hits] for hits in fused]
 
     def _lexical(self, queries: list[str], depth: int) -> list[dict[int, float]]:
         """BM25's documents and scores of each query; none where BM25 is not deployed."""

@@ -303,10 +303,8 @@ def embed_collection(
     answered = None
     if answers is not None:
         if missing := [query for query in ids if query not in answers]:
-            raise InputError(
-                f"{len(missing)} queries of the split {split!r} have no answer: {', '.join(missing[:5])}…; "
-                "give a text for every query"
-            )
+            listed = f"{len(missing)} queries of the split {split!r} have no answer"
+            raise InputError(f"{listed}: {', '.join(missing[:5])}…; give a text, or null, for every query")
         written = {at: text for at, query in enumerate(ids) if (text := answers[query]) is not None}
         answered = np.full((len(ids), encoder.dimension), np.nan, np.float32)
         answered[list(written)] = embed_texts([*written.values()], "document", encoder, store).take(slice(None))
@@ -336,13 +334,7 @@ def embed_texts(texts: Texts, kind: Kind, encoder: Encoder, store: VectorStore |
     return Vectors.of(vectors)
 
 
-def search_collection(
-    embedded: Embedded,
-    settings: DimensionSettings,
-    *,
-    name: str = "run",
-    **how: Any,
-) -> Searched:
+def search_collection(embedded: Embedded, settings: DimensionSettings, *, name: str = "run", **how: Any) -> Searched:
     """Search for every query of a split, with the dimensions that `settings` choose.
 
     A document that has the query's own id is in no list, nor in the feedback (`Collection.identical`).

@@ -189,10 +189,8 @@ def _checked(pair: Any, d: int) -> Found:
         if array.shape != (len(documents), d):
             raise ValueError(f"{len(documents)} documents with vectors of shape {array.shape}")
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"the search function returned no pair of documents and vectors ({error}); expected a vector of "
-            f"dimension {d} for each document. Most databases return vectors only where they are asked to"
-        ) from error
+        expected = f"({d},) vectors, which most databases return only where they are asked to"
+        raise InputError(f"no pair of documents and vectors ({error}); expected {expected}") from error
     return documents, array
 
 

@@ -105,10 +105,8 @@ def measure_rankings(
     parsed = parse_measures(measures)
     repeated = [q for q in qrels if q in rankings and len(set(rankings[q])) != len(rankings[q])]
     if repeated:
-        raise InputError(
-            f"{len(repeated)} rankings name a document twice (queries {', '.join(repeated[:5])}…); "
-            "keep the best rank of each document"
-        )
+        listed = f"{len(repeated)} rankings name a document twice (queries {', '.join(repeated[:5])}…)"
+        raise InputError(f"{listed}; keep the best rank of each")
     run = {
         query: {document: -float(rank) for rank, document in enumerate(rankings[query])}
         for query in qrels

@@ -189,12 +189,8 @@ def bootstrap_interval(values: npt.ArrayLike, *, rng: np.random.Generator) -> tu
         return float(sample[0]), float(sample[0])
     from scipy.stats import bootstrap
 
-    settings: dict[str, Any] = {
-        "n_resamples": RESAMPLES,
-        "batch": max(1, AT_ONCE // len(sample)),
-        "method": "percentile",
-    }
-    interval = bootstrap((sample,), np.mean, rng=rng, **settings).confidence_interval
+    how = {"n_resamples": RESAMPLES, "batch": max(1, AT_ONCE // len(sample)), "method": "percentile"}
+    interval = bootstrap((sample,), np.mean, rng=rng, **how).confidence_interval
     return float(interval.low), float(interval.high)
 
 
@@ -237,12 +233,8 @@ def compare_systems(
         of_means = holm([test.p_randomised for test in tests])
         for (a, b), test, p_holm, p_of_means in zip(compared, tests, corrected, of_means, strict=True):
             low, high = bootstrap_interval(values[a] - values[b], rng=rng)
-            table.append(
-                Comparison(
-                    a=a, b=b, measure=measure, low=low, high=high, p_holm=float(p_holm),
-                    p_randomised_holm=float(p_of_means), **vars(test),
-                )
-            )  # fmt: skip
+            holms: dict[str, Any] = {"p_holm": float(p_holm), "p_randomised_holm": float(p_of_means)}
+            table.append(Comparison(a=a, b=b, measure=measure, low=low, high=high, **holms, **vars(test)))
     return table
 
 
@@ -274,8 +266,5 @@ def _signs(values: Floats) -> Floats:
 def _finite(values: npt.ArrayLike) -> Floats:
     sample = np.asarray(values, np.float64)
     if sample.ndim != 1 or not len(sample) or not np.isfinite(sample).all():
-        raise InputError(
-            f"expected a list of finite values, at least one; found shape {sample.shape}; measure every "
-            "query for both systems (an unanswered one counts 0)"
-        )
+        raise InputError(f"values {sample.shape}; expected (n,) finite ones, 0 of an unanswered query")
     return sample
