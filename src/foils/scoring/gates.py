@@ -125,11 +125,6 @@ class Gates:
         """ψ = 1 − C (ECI_sem eq. 8)."""
         return 1 - self.coverage
 
-    @property
-    def weight(self) -> Float64s:
-        """The gated weight w = ρ·η·ψ."""
-        return self.rho * self.eta * self.psi
-
 
 BUCKETS: dict[str, Callable[[Gates], Marks]] = {
     "inverted": lambda gates: gates.rho < 0.5,

@@ -31,6 +31,7 @@ from foils.scoring.gates import Float64s
 from foils.scoring.measure import SUMMED, Geometry, Stretch, information_matrix, padded
 from foils.scoring.triplets import Records, Target, triplets_of_rows
 
+CONFIDENCE = 0.95  # of the intervals
 BLOCKS = 64  # of records, that are resampled
 MOST_BIAS = 2.0  # standard errors of bias that the jackknife takes away well enough for the interval to cover
 NOT_CHOSEN = "not chosen by composition"
@@ -94,12 +95,7 @@ def effective_rank(information: Float64s) -> float:
 
 
 def target_moments(
-    geometry: Geometry,
-    weights: Float64s,
-    members: npt.NDArray[np.int64],
-    targets: Sequence[Target],
-    *,
-    block: int = SUMMED,
+    geometry: Geometry, weights: Float64s, members: Rows, targets: Sequence[Target]
 ) -> dict[str, Moments]:
     """Return name -> a target's moments over all triplets; a triplet of several targets is multiplied once.
 
@@ -110,14 +106,13 @@ def target_moments(
         weights: (m,) w of each triplet.
         members: (m,) which sources hold it, as bits.
         targets: sources and hybrids.
-        block: triplets multiplied at once.
     """
     size = max(SUMMED, -(-len(members) // 64))
     slices = [np.arange(start, min(start + size, len(members))) for start in range(0, len(members), size)]
     sums: dict[str, Moments] = {}
     for part in together(targets, geometry.dimension):
         total = np.zeros((len(part), geometry.dimension, geometry.dimension))
-        for sums_of_block in block_sums(geometry, weights, members, slices, part, block=block):
+        for sums_of_block in block_sums(geometry, weights, members, slices, part):
             total += sums_of_block
         for target, matrix in zip(part, total, strict=True):
             sums[target.name] = Moments(matrix, int(np.count_nonzero(target.of(members))))
@@ -132,13 +127,7 @@ def together(targets: Sequence[Target], dimension: int) -> Iterator[list[Target]
 
 
 def block_sums(
-    geometry: Geometry,
-    weights: Float64s,
-    members: npt.NDArray[np.int64],
-    blocks: Iterable[Rows],
-    targets: Sequence[Target],
-    *,
-    block: int = SUMMED,
+    geometry: Geometry, weights: Float64s, members: Rows, blocks: Iterable[Rows], targets: Sequence[Target]
 ) -> Iterator[Float64s]:
     """Yield for each block of triplets each target's Σ w·r·rᵀ, (targets, d, d).
 
@@ -151,7 +140,7 @@ def block_sums(
         held = members[rows]
         for atom in np.unique(held):
             if holders := [index for index, target in enumerate(targets) if target.bits & int(atom)]:
-                sums[holders] += information_matrix(geometry, weights, rows[held == atom], block=block)
+                sums[holders] += information_matrix(geometry, weights, rows[held == atom])
         return len(rows), sums
 
     with progress.task("summing information", total=len(members), unit="triplets") as advance:
@@ -179,13 +168,11 @@ class Resampled(NamedTuple):
         return bool(abs(self.bias) <= MOST_BIAS * self.error)
 
 
-def interval(replicates: Float64s, confidence: float = 0.95) -> tuple[float, float]:
+def interval(replicates: Float64s) -> tuple[float, float]:
     """Return the percentile interval of the replicates that are finite; NaN where there is none."""
     finite = replicates[np.isfinite(replicates)]
-    if not len(finite):
-        return float("nan"), float("nan")
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(finite, [tail, 1 - tail])
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(finite, [tail, 1 - tail]) if len(finite) else (np.nan, np.nan)
     return float(low), float(high)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
@@ -22,6 +23,7 @@ from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
 from foils.scoring.gates import Float64s, Lexicon, ambiguous, corpus_digest, gated, mnrl_proxy, triplet_means
 from foils.scoring.information import (
+    CONFIDENCE,
     Resampled,
     assign_blocks,
     bootstrap,
@@ -34,7 +36,6 @@ from foils.scoring.information import (
 from foils.scoring.measure import Measured, gradient_energies, measure
 from foils.scoring.triplets import CONTROL, left_out, make_records
 
-CONFIDENCE = 0.95  # of the intervals
 REPLICATES = 1000  # of the bootstrap over blocks of records
 CLEARLY = 0.95  # a source whose score may reach this share of the control's is flagged as easy
 ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
@@ -65,8 +66,8 @@ class ECI:
     negatives: float
 
 
-def eci(signal: float, margin: float, negatives: float, *, mean: str = "harmonic") -> float:
-    """Return ln(1 + |N|) · 2·S·Δ' / (S + Δ') with Δ' = max(0, Δ) (ECI eq. 1, 8–10).
+def eci(signal: npt.ArrayLike, margin: npt.ArrayLike, negatives: npt.ArrayLike, *, mean: str = "harmonic") -> Float64s:
+    """Return ln(1 + |N|) · 2·S·Δ' / (S + Δ') with Δ' = max(0, Δ), one by one (ECI eq. 1, 8–10).
 
     Args:
         signal: S, mean query–negative similarity; where it is not above 0 the harmonic mean counts as 0.
@@ -77,17 +78,13 @@ def eci(signal: float, margin: float, negatives: float, *, mean: str = "harmonic
     Raises:
         UnknownNameError: another mean.
     """
-    return float(_eci(np.array([signal]), np.array([margin]), np.array([negatives]), mean)[0])
-
-
-def _eci(signal: Float64s, margin: Float64s, negatives: Float64s, mean: str = "harmonic") -> Float64s:
     check_names("mean", [mean], MEANS)
-    safe = np.maximum(0.0, margin)
+    near, safe = np.asarray(signal, np.float64), np.maximum(0.0, margin)
     if mean == "arithmetic":
-        balance = (signal + safe) / 2
+        balance = (near + safe) / 2
     else:
-        usable = (signal > 0) & (safe > 0)
-        balance = np.divide(2 * signal * safe, signal + safe, out=np.zeros(len(signal)), where=usable)
+        usable = (near > 0) & (safe > 0)
+        balance = np.divide(2 * near * safe, near + safe, out=np.zeros(usable.shape), where=usable)
     return np.asarray(np.log1p(negatives) * balance)
 
 
@@ -131,8 +128,8 @@ def source_eci(
     deltas = best_positive[records] - (means if by_triplet else np.maximum.reduceat(s_n, start))
     average = float(np.average(deltas, weights=counts if by_triplet else None))
     signal, delta, size = float(s_n.mean()), max(0.0, average), float(counts.mean())
-    each = _eci(means, deltas, counts.astype(np.float64), mean)
-    return ECI(eci(signal, delta, size, mean=mean), float(each.mean()), signal, delta, size)
+    each = eci(means, deltas, counts.astype(np.float64), mean=mean)
+    return ECI(float(eci(signal, delta, size, mean=mean)), float(each.mean()), signal, delta, size)
 
 
 def gradient_norm(signal: float, negatives: float, temperature: float) -> float:
@@ -283,15 +280,13 @@ class Scores(Result):
         if shared < ALIKE * len(records):
             lines.append(
                 f"the sources cover different records: {shared:,} of {len(records):,} are in every source; "
-                "compare scores with the numbers of records in view, or score a sample of the shared ones "
-                f"(--sample {max(1, shared)})"
+                f"score a sample of the shared ones (--sample {max(1, shared)})"
             )
         every = [*self.sources, *([self.control] if self.control else [])]
         if short := [each.name for each in every if not math.isnan(each.eci_sem_low) and not each.interval_covers]:
             lines.append(
-                f"does not cover: at λ {self.settings.regularization:g} the score of so few records is over "
-                f"two standard errors below that of many; the interval is too narrow ({', '.join(short)}); "
-                "score more records or choose a larger λ"
+                f"does not cover: at λ {self.settings.regularization:g} so few records score lower than many would "
+                f"({', '.join(short)}); score more records or choose a larger λ"
             )
         return lines
 
@@ -413,7 +408,7 @@ def score_sources(
         information, eci_sem = moments[target.name].information(), plain[target.name]
         trace = float(np.trace(information)) / lam
         of_target = resampled.get(target.name, Resampled())
-        low, high = interval(of_target.scores, CONFIDENCE)
+        low, high = interval(of_target.scores)
         record, s_n = records.record[member], similarities.s_n[member]
         old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
         scored.append(
@@ -470,6 +465,6 @@ def _beside_control(score: SourceScore, control: SourceScore, resampled: Mapping
     ratio = score.eci_sem / control.eci_sem
     of_source, of_control = (resampled.get(name, Resampled()).scores for name in (score.name, control.name))
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = interval(np.divide(of_source, of_control), CONFIDENCE)
+        low, high = interval(np.divide(of_source, of_control))
     most = ratio if math.isnan(high) else high
     return replace(score, control_ratio=ratio, control_ratio_low=low, control_ratio_high=high, easy=most >= CLEARLY)

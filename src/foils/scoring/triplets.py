@@ -210,6 +210,8 @@ def make_records(
     positive_record, positive_rows = positives.pairs_of(rows)
     positive_record = chosen[positive_record]
     positive_texts = pool.index_of(DocumentTexts(collection, positive_rows))
+    first_positives = np.full(len(positives), -1, np.int64)
+    first_positives[positive_record[::-1]] = positive_texts[::-1]  # of several the first is written last
 
     # 3. Each source's distinct negatives that equal no labelled positive.
     counted = np.isin(np.arange(len(positives)), sampled)
@@ -230,8 +232,7 @@ def make_records(
         )
     sampled = np.unique(np.concatenate([record for record, _ in scored]))
     if control:
-        first = positive_texts[np.searchsorted(positive_record, sampled)]
-        corpus = np.unique(np.concatenate([first, *(document for _, document in scored)]))
+        corpus = np.unique(np.concatenate([first_positives[sampled], *(document for _, document in scored)]))
         rng = np.random.default_rng([seed, seeds.CONTROL])
         triplets[CONTROL] = _draw_control(scored, corpus, labelled, rng)
 
@@ -241,8 +242,6 @@ def make_records(
     codes, at, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
     members = np.zeros(len(codes), np.int64)
     np.bitwise_or.at(members, inverse, bits)
-    first_positives = np.full(len(positives), -1, np.int64)
-    first_positives[positive_record[::-1]] = positive_texts[::-1]  # of several the first is written last
     every = Records(
         collection=collection,
         queries=positives.query_rows,

@@ -4,9 +4,9 @@ from .benefit import Composed as Composed
 from .benefit import list_benefit as list_benefit
 from .benefit import most_useful as most_useful
 from .benefit import select_by_benefit as select_by_benefit
-from .doors import RULES as RULES
 from .doors import Selected as Selected
 from .rules import BOUNDS as BOUNDS
+from .rules import RULES as RULES
 from .rules import TIERS as TIERS
 from .rules import WEIGHTS as WEIGHTS
 from .rules import LearningProgress as LearningProgress

@@ -65,11 +65,9 @@ class Composed(Negatives):
     """The rows of several sources, with those that are not chosen rejected.
 
     Attributes:
-        settings: that it was composed with.
         queries: that have candidates.
     """
 
-    settings: Mapping[str, Any]
     queries: int
 
     def rows(self) -> list[tuple[str, str]]:
@@ -80,7 +78,7 @@ class Composed(Negatives):
     def to_json(self) -> dict[str, Any]:
         """Return the settings and the counts."""
         return {
-            "settings": dict(self.settings),
+            "settings": self.provenance["settings"],
             "queries": self.queries,
             "candidates": len(self),
             "kept": int(self.keep.sum()),
@@ -212,17 +210,15 @@ def select_by_benefit(
     )
     candidates = _candidates(decision, list(sources), temperature)
     chosen = most_useful(candidates, top)
-    united = fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
     settings = {"by": BENEFIT, "top": top, "temperature": temperature, "split": split,
                 "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decision.recurrence,
                 "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
     count = len(decision.basis.measured.records)
     return ByBenefit.of(
-        _marked(united, decision, candidates, chosen),
+        _marked(united(sources), decision, candidates, chosen),
         provenance=provenance("select", settings, inputs=inputs, seed=seed),
         title=f"{', '.join(sources)} by benefit",
-        settings=settings,
         queries=count,
         benefit=mean_benefit(candidates, chosen, count),
         of_sources={
@@ -248,7 +244,12 @@ def _candidates(decision: Decision, sources: Sequence[str], temperature: float) 
     return Candidates(triplets, record, pull, gain, lists)
 
 
-def _marked(united: Negatives, decision: Decision, candidates: Candidates, chosen: Rows) -> Negatives:
+def united(sources: Mapping[str, Negatives]) -> Negatives:
+    """Return the rows of several sources in one table, each pair once; a single source as it is."""
+    return fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
+
+
+def _marked(union: Negatives, decision: Decision, candidates: Candidates, chosen: Rows) -> Negatives:
     """The rows of all sources with what is believed of them; those that are not chosen are rejected.
 
     The weight of a chosen one is the share of its pull that is expected to help, ℓ_j·E[1 − (1 + κ)·π_j].
@@ -259,11 +260,11 @@ def _marked(united: Negatives, decision: Decision, candidates: Candidates, chose
     known[triplets], kept[triplets[chosen]] = True, True
     useful = np.full(count, np.nan)
     useful[triplets] = candidates.gain
-    triplet = triplets_of_rows(united, measured.records)
+    triplet = triplets_of_rows(union, measured.records)
     scored = (triplet >= 0) & known[triplet]
     keep = scored & kept[triplet] & ~repeats(triplet)
     weight = np.where(scored, useful[triplet], 0.0)
     probability = pa.array(decision.basis.expected[triplet], mask=~scored)
-    table = united.with_columns({"false_probability": probability, "weight": np.where(keep, weight, 0.0)})
+    table = union.with_columns({"false_probability": probability, "weight": np.where(keep, weight, 0.0)})
     table = table.reject(scored & (weight <= 0), HARMFUL)
     return table.reject(~scored, NOT_SCORED).reject(~keep, NOT_CHOSEN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -16,29 +16,16 @@ from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import codes, provenance
 from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
-from foils.mining.methods import fuse_sources
 from foils.runtime.errors import InputError
 from foils.runtime.options import Needs, Option, door, settings_checked, settings_option, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
 from foils.scoring import compose as composition
-from foils.scoring import composed, make_records, measure
+from foils.scoring import make_records, measure
 from foils.scoring.gates import WEIGHTINGS, Lexicon
-from foils.selection.benefit import BENEFIT, TOP, ByBenefit, Composed, select_by_benefit
-from foils.selection.rules import (
-    RatedRows,
-    Rows,
-    Selection,
-    curriculum,
-    denoise,
-    mixture,
-    optimal,
-    percentile,
-    rated_columns,
-    relative,
-    simans,
-    table,
-)
+from foils.scoring.information import composed
+from foils.selection.benefit import BENEFIT, TOP, ByBenefit, Composed, select_by_benefit, united
+from foils.selection.rules import RULES, RatedRows, Rows, Selection, rated_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +79,6 @@ class Selected(Negatives):
             "rejected": self.rejected(),
             "thresholds": dict(self.selection.thresholds),
         }
-
-
-RULES: dict[str, Callable[..., Selection]] = {
-    "table": table,
-    "percentile": percentile,
-    "mixture": mixture,
-    "relative": relative,
-    "simans": simans,
-    "denoise": denoise,
-    "optimal": optimal,
-    "curriculum": curriculum,
-}
 
 
 def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negatives:
@@ -245,8 +220,8 @@ def compose(
     loaded = reading.open(collection)
     parts = as_sources(sources, loaded)
     encoder, store = encoding.open(loaded)
-    united = fuse_sources({each.name: each.negatives for each in parts}) if len(parts) > 1 else parts[0].negatives
-    records = make_records(loaded, {"union": united}, split=split, control=False)
+    union = united({each.name: each.negatives for each in parts})
+    records = make_records(loaded, {"union": union}, split=split, control=False)
     lexicon = Lexicon.of(records)
     measured = measure(records, encoder, store, temperature)
     measured = measured.with_coverage(lexicon.coverage(records, lexicon.idf(records)[0]))
@@ -255,10 +230,9 @@ def compose(
     used = {"top": top, "lambda": regularization, "weight": weight, "split": split,
             "temperature": temperature, "encoder": description(encoder)}  # fmt: skip
     return Composed.of(
-        composed(united, measured.records, chosen, weights),
+        composed(union, measured.records, chosen, weights),
         provenance=provenance("compose", used, inputs={each.name: each.digest for each in parts}),
         title=f"composition of {len(parts)} sources",
-        settings=used,
         queries=len(measured.records),
         collection=loaded,
         split=split,

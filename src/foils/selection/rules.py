@@ -546,6 +546,11 @@ def curriculum(rows: RatedRows, *, epoch: int = 1, schedule: str = "table3") -> 
     return select(rows, rejections, weight, tier_names(rows.gap), {"least": least})
 
 
+RULES: dict[str, Callable[..., Selection]] = {
+    rule.__name__: rule for rule in (table, percentile, mixture, relative, simans, denoise, optimal, curriculum)
+}
+
+
 @dataclass(frozen=True)
 class LearningProgress:
     """A bandit over tiers that draws those the learner just learns most from (Exp3.S; Graves et al. 2017).
