@@ -166,7 +166,6 @@ TRIPLET = {"anchor": Q5, "positive": "x", "negative": "y"}
         ({**TRIPLET, "scores": [1.0, "2"]}, "the scores (scores) is '2'; expected finite numbers"),
         ({**TRIPLET, "scores": [1.0, float("nan")]}, "the scores (scores) is nan; expected finite numbers"),
         ({"query": Q5, "pos": ["x"], "neg": ["y", "z"], "pos_scores": [1.0], "neg_scores": [1.0]}, "expected as many"),
-        ({"query": Q5, "pos": ["x"], "neg": ["y"], "pos_scores": [1.0, 2.0]}, "expected as many"),
         (
             {**OF_Q1, "negative_passages": [{"docid": "d99"}]},
             "the document 'd99' is neither in the collection nor given",

@@ -95,7 +95,7 @@ OF_CORPUS: Names = {"positive": ROLES["positive"], "doc_id": (*ROLES["doc_id"], 
 OF_SOURCE: Names = {
     **{role: ROLES[role] for role in ("query", "query_id", "negative")},
     "positive": ("positive", "positives", "pos", "pos_doc", "positive_passages"),
-    **{name: (name,) for name in ("scores", "pos_scores", "neg_scores")},
+    **{name: (name,) for name in ("scores", "neg_scores")},
 }
 """The same of a source of negatives: triplets, n-tuples, and other tools' forms."""
 NEGATIVE = re.compile(r"negative_\d+")
@@ -194,13 +194,17 @@ class Columns:
             raise InputError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
         if doc_id or title:
             positives = [each._replace(doc_id=doc_id or each.doc_id, title=title or each.title) for each in positives]
-        of_positives, of_negatives = values.get("pos_scores") or None, values.get("neg_scores") or None
-        if values.get("scores"):
-            of_positives, of_negatives = values["scores"][: len(positives)], values["scores"][len(positives) :]
+        scores = values.get("neg_scores") or None
+        if values.get("scores"):  # those of the positives come first
+            scores = values["scores"][len(positives) :]
+        if scores is not None:
+            if len(scores) != len(negatives):
+                raise InputError("expected as many scores as documents, the positive's first")
+            negatives = [each._replace(score=score) for each, score in zip(negatives, scores, strict=True)]
         return Example(
             query=first.get("query"),
-            positives=_scored(positives, of_positives),
-            negatives=_scored(negatives, of_negatives),
+            positives=positives,
+            negatives=negatives,
             query_id=first.get("query_id"),
             grade=first.get("score", 1),
             split=first.get("split", ""),
@@ -242,15 +246,6 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _scored(passages: list[Passage], scores: list[float] | None) -> list[Passage]:
-    """Passages with scores, of which there is one each; as they are where there are none."""
-    if scores is None:
-        return passages
-    if len(scores) != len(passages):
-        raise InputError("expected as many scores as documents, the positive's first")
-    return [passage._replace(score=score) for passage, score in zip(passages, scores, strict=True)]
-
-
 def _text(value: Any) -> str:
     text = (text_field(value) or "").strip()
     return text if text.isascii() or _seen(text) else ""
@@ -287,7 +282,7 @@ READ_AS: Readers = {
     **dict.fromkeys(("query_id", "doc_id"), (_identifier, "a text or a whole number")),
     **dict.fromkeys(("title", "split"), (_text, "a text")),
     "score": (whole_number, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
-    **dict.fromkeys(("scores", "pos_scores", "neg_scores"), (_number, "finite numbers")),
+    **dict.fromkeys(("scores", "neg_scores"), (_number, "finite numbers")),
 }
 """What reads a value of a column, None where it cannot be one, and what is expected of it."""
 NEEDED = ("query", "positive", "score")  # of pairs, where there is such a column

@@ -49,7 +49,6 @@ class _SourceRows:
         self.collection = collection
         self.repeated = 0
         self._rows: dict[tuple[int, int], float] = {}  # their scores
-        self._scores: dict[tuple[int, int], float] = {}  # of what may be a labelled positive
         # ids and texts of documents that are not in the collection: −1, −2, …
         self._own: list[tuple[str, str]] = []
         self._query_rows = {key: row for row, key in enumerate(collection.queries["query_id"].to_pylist())}
@@ -80,27 +79,20 @@ class _SourceRows:
         if query is None:
             asked = f"query_id {example.query_id!r}" if text is None else f"query {text[:60]!r}"
             raise InputError(f"unknown {asked}: the collection {self.collection.name} has no such query")
-        for each in example.positives:
-            if each.score is not None:
-                row = self._known(each)
-                if row is not None:
-                    self._scores.setdefault((query, row), each.score)
         for each in example.negatives:
             pair = query, self._document(each)
             self.repeated += pair in self._rows
             self._rows.setdefault(pair, np.nan if each.score is None else each.score)
 
-    def _known(self, passage: Passage) -> int | None:
-        """The row of a document that is known, by its id, or else by its text."""
-        row = self._doc_rows.get(passage.doc_id or text_id(passage.whole))
-        return row if passage.doc_id or row is not None else self._documents.get(squeezed(passage.whole))
-
     def _document(self, passage: Passage) -> int:
-        """The row of a document, a new one where it is not known.
+        """The row of a document, which is known by its id, or else by its text; a new one where it is not known.
 
         Another text of one that has an id is refused.
         """
-        row, text, doc_id = self._known(passage), passage.whole, passage.doc_id
+        text, doc_id = passage.whole, passage.doc_id
+        row = self._doc_rows.get(doc_id or text_id(text))
+        if row is None and not doc_id:
+            row = self._documents.get(squeezed(text))
         if row is None:
             if not text:
                 raise InputError(f"the document {doc_id!r} is neither in the collection nor given with a text")
@@ -113,7 +105,7 @@ class _SourceRows:
         return row
 
     def negatives(self, name: str, file: str) -> Negatives:
-        """Return the table: rejected what is no negative; a labelled positive whose score is known has a row.
+        """Return the table, rejected what is no negative.
 
         Args:
             name: of the source.
@@ -123,23 +115,15 @@ class _SourceRows:
         scores = np.array([*self._rows.values()], np.float64)
         order, ranks = np.argsort(queries, kind="stable"), np.zeros(len(queries), np.int32)
         ranks[order] = ranks_within(queries[order])
-        table = negatives_table(*self._ids(queries, documents), name, ranks, scores)
+        stored = self.collection.documents["doc_id"]
+        every_id = pa.chunked_array([*stored.chunks, pa.array([key for key, _ in self._own], pa.string())])
+        doc_ids = take(every_id, np.where(documents < 0, len(stored) - 1 - documents, documents))
+        table = negatives_table(take(self.collection.queries["query_id"], queries), doc_ids, name, ranks, scores)
         if (documents < 0).any():
             texts = pa.array([text for _, text in self._own], pa.large_string())
             table = table.append_column("text", texts.take(pa.array(-1 - documents, mask=documents >= 0)))
         origin = _imported(file, self.collection, repeated=self.repeated)
-        negatives = without_own(Negatives(table, origin), self.collection, file, by_text=True)
-        pairs, values = np.array([*self._scores], np.int64).reshape(-1, 2).T, np.array([*self._scores.values()])
-        known = self.collection.known_positives.contain(*pairs) & np.isfinite(values)
-        if not known.any():
-            return negatives
-        return negatives.with_rejected(*self._ids(*pairs[:, known]), values={"score": values[known]})[0]
-
-    def _ids(self, queries: Rows, documents: Rows) -> tuple[pa.Array, pa.Array]:
-        stored, own_ids = self.collection.documents["doc_id"], pa.array([key for key, _ in self._own], pa.string())
-        rows = np.where(documents < 0, len(stored) - 1 - documents, documents)
-        ids = take(pa.chunked_array([*stored.chunks, own_ids]), rows)
-        return take(self.collection.queries["query_id"], queries), ids
+        return without_own(Negatives(table, origin), self.collection, file, by_text=True)
 
 
 def without_own(negatives: Negatives, collection: Collection, where: str, *, by_text: bool = False) -> Negatives:
