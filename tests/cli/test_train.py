@@ -40,11 +40,11 @@ def test_a_model_in_memory_is_trained(world, tmp_path):
 
 def test_a_recipe_fills_in_what_is_open():
     hobit = RECIPES["hobit"]
-    assert completed(OPEN, Recipe(), evaluated=True) == TrainSettings()
-    assert completed(OPEN, hobit, evaluated=True) == hobit.training
-    assert completed(OPEN, hobit, evaluated=False).patience is None
+    assert completed(OPEN, Recipe().training, evaluated=True) == TrainSettings()
+    assert completed(OPEN, hobit.training, evaluated=True) == hobit.training
+    assert completed(OPEN, hobit.training, evaluated=False).patience is None
     given = TrainSettings(**{**vars(OPEN), "batch_size": 128, "loss": "debiased", "loss_settings": {"prior": 0.2}})
-    chosen = completed(given, RECIPES["eci-sem"], evaluated=False)
+    chosen = completed(given, RECIPES["eci-sem"].training, evaluated=False)
     assert (chosen.batch_size, chosen.loss_settings) == (128, {"prior": 0.2}), "a default that is given is given"
     assert (chosen.mini_batch_size, chosen.learning_rate) == (2048, 2e-5)
 

@@ -358,9 +358,9 @@ def taught():
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
 def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, taught):
-    scales = RERANKER_LOSSES[name].scales
-    if target not in scales:
-        refused(f"cannot learn from target {target}; it takes {', '.join(scales)}", reranker_loss, name, target=target)
+    targets = RERANKER_LOSSES[name].targets
+    if target not in targets:
+        refused(f"cannot learn from target {target}; it takes {', '.join(targets)}", reranker_loss, name, target=target)
         return
     kind = reranker_loss(name, target=target)
     rows = reranker_set(taught, kind)[:]
@@ -372,7 +372,7 @@ def test_every_loss_learns_the_order_of_a_target_or_refuses_it(name, target, tau
         optimizer.zero_grad()
         loss(columns, labels).backward()
         optimizer.step()
-    wanted = targets_of(taught, target, kind.scales[target])
+    wanted = targets_of(taught, target, numbers=kind.numbers)
     with torch.no_grad():
         batch = taught.dataset[:]
         texts = [batch[c] for c in batch if c != "label"]

@@ -283,15 +283,13 @@ class PlannedBatchSampler(EpochBatchSampler):
         share_cache(vectors)
 
     def save(self, path: Path) -> None:
-        """Write the epoch's order, and what later epochs depend on, to `path`, whole."""
+        """Write the epoch's order, and what later epochs depend on, to `path`."""
         arrays: dict[str, Any] = {"epoch": self.epoch, "order": self.batches().order}
         if self.cache is not None:
             arrays |= self.cache.state()
         if self._communities is not None:
             arrays["communities"] = self._communities
-        temporary = path.with_suffix(".part.npz")
-        np.savez(temporary, **arrays)
-        temporary.replace(path)
+        np.savez(path, **arrays)
 
     def restore(self, path: Path) -> None:
         """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.

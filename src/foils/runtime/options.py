@@ -45,7 +45,6 @@ from foils.runtime.files import check_output
 from foils.runtime.memory import holding
 from foils.runtime.results import Result
 
-N = TypeVar("N", int, float)
 Value = TypeVar("Value")
 Returned = TypeVar("Returned")
 _PLAIN = (str, int, float, PurePath, tuple, list, dict)  # what can be compared; an array cannot
@@ -530,24 +529,6 @@ def _existing(value: Any) -> Iterator[Path]:
 def several(value: Value | Sequence[Value]) -> list[Value]:
     """Return what was given as a list: the values of a sequence, or the one value; a text is one value."""
     return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-
-
-def numbers_of(kind: Callable[[str], N], name: str, expected: str, text: str) -> tuple[N, ...]:
-    """Return the numbers that stand in a text, separated by commas.
-
-    Args:
-        kind: makes a number of a part of the text: int or float.
-        name: of the option that has it.
-        expected: what stands there, in words, with an example.
-        text: as `2,1`.
-
-    Raises:
-        InputError: something else stands there.
-    """
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{spelled(name, text)}; expected {expected}") from None
 
 
 _NEXT = re.compile(r",\s*(?=[A-Za-z][\w-]*=)")

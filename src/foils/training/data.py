@@ -188,13 +188,12 @@ class RowTexts:
         collection: has the texts of queries, and of documents from row 0 on.
         own: texts that a table of negatives brought along; text i has the row after the
             collection's documents, + i.
-        documents: names of the data set's columns that hold document rows, or lists of them; the
-            others but label hold query rows.
+
+    Columns anchor and query hold query rows; the others but label hold document rows, or lists of them.
     """
 
     collection: Collection
     own: pa.Array | pa.ChunkedArray | None
-    documents: frozenset[str]
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch of the data set with texts in the place of rows."""
@@ -205,7 +204,7 @@ class RowTexts:
         if len(rows) and isinstance(rows[0], list):
             joined = iter(self.texts(column, [row for listed in rows for row in listed]))
             return [list(islice(joined, len(listed))) for listed in rows]
-        return self.document_texts(rows) if column in self.documents else self.collection.query_texts(rows)
+        return self.collection.query_texts(rows) if column in ("anchor", "query") else self.document_texts(rows)
 
     def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:
         """Return the text of each document row; an absent one has the empty text."""
@@ -439,7 +438,7 @@ def training_set(
     counts["rows"] = len(rows)
     pattern = "negative" if form == "triplets" else "negative_{}"
     names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
-    texts = RowTexts(collection, table.own, frozenset(names[1:]))
+    texts = RowTexts(collection, table.own)
     ratings, elo_sd = _ratings(collection, rows, table, table.elo + table.offset)
     facts = _facts(collection, rows, table, texts, ratings)
     if np.isfinite(facts.ratings).any():

@@ -201,9 +201,9 @@ def train(
 
     def settings_for(count: int) -> TrainSettings:
         """Return the settings of a training on a number of rows."""
-        base = recipe
+        base = recipe.training
         if method.recipe is None:
-            base = Recipe(training=plain_recipe(count, trainable, training, pointwise=pointwise))
+            base = plain_recipe(count, trainable, training, pointwise=pointwise)
         return with_defaults(completed(training, base, evaluated=evaluation.dev is not None), trainable)
 
     # 3. Settings that suit both.

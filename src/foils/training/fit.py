@@ -50,7 +50,7 @@ from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TokenCollator, TrainingSet
-from foils.training.losses import average_gradients, make_loss, matryoshka_loss
+from foils.training.losses import average_gradients, make_loss
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
 from foils.training.objectives import FalseNegativeMask, guide_vectors, make_mask
 from foils.training.settings import CHANCE, NO_DUPLICATES, PROGRESS, Trained, TrainingRun, TrainSettings
@@ -564,7 +564,7 @@ def _encoder_loss(model: Any, data: TrainingSet, settings: TrainSettings) -> tup
     loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, settings=loss_settings)
     if settings.mask is not None:
         mask = loss.mask = make_mask(model, data, settings, _use_of_guides(model, settings))
-    return matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss, mask
+    return loss, mask
 
 
 def _batch_hook(

@@ -113,8 +113,9 @@ def plain_recipe(rows: int, model: Any, asked: TrainSettings = OPEN, *, pointwis
         size = PAIRS if pointwise else PLAIN_BATCHES[kind]
         while size > 16 and 4 * size > rows:
             size //= 2
-    more: dict[str, Any] = {"steps": asked.steps, "lora": asked.lora, "trainer": asked.trainer}
-    settings = TrainSettings(batch_size=size, epochs=asked.epochs or 1, **more)
+    settings = TrainSettings(
+        batch_size=size, epochs=asked.epochs or 1, steps=asked.steps, lora=asked.lora, trainer=asked.trainer
+    )
     one_epoch = settings.steps_of(rows)
     if asked.steps is None and asked.epochs is None:
         settings = replace(settings, steps=max(one_epoch, min(FEWEST_STEPS, MOST_EPOCHS * one_epoch)))
@@ -388,13 +389,12 @@ def merged(base: Any, tuned: Any, alpha: float) -> Any:
     """
     Option(least=0, most=1).check("alpha", alpha)
     first, second = base.state_dict(), tuned.state_dict()
-    shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in (first, second)]
-    other = sorted(name for name in {**first, **second} if shapes[0].get(name) != shapes[1].get(name))
-    if other:
-        shown = ", ".join(other[:3])
+    shapes, others = ({name: value.shape for name, value in state.items()} for state in (first, second))
+    apart = sorted(name for name in {**first, **second} if shapes.get(name) != others.get(name))
+    if apart:
         raise InputError(
-            f"{len(other)} weights are not of the same names and shapes ({shown}"
-            f"{', …' if len(other) > 3 else ''}); only a model and what was trained from it can be merged"
+            f"{len(apart)} weights are not of the same names and shapes (first: {apart[0]}); only a model "
+            "and what was trained from it can be merged"
         )
     with torch.no_grad():
         for name, value in second.items():

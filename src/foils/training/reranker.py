@@ -2,8 +2,8 @@
 
 Losses are over lists of documents with weights: a pair of weight w counts as w pairs. What each
 learns from are targets, a number a document: `foils.training.settings.TARGETS` says what these may
-be, and each loss in which scale it takes them. ANMI's main target: pointwise regression on ratings
-is zELO's baseline; listwise losses learn the order; the hybrid does both.
+be. ANMI's main target: pointwise regression on ratings is zELO's baseline; listwise losses learn
+the order; the hybrid does both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training import objectives
 from foils.training.data import Floats, LeastGap, TrainingSet, features_of, rated
 from foils.training.losses import LOSSES, gradient_norms, parts_of
-from foils.training.settings import ELO, LABELS, TEACHER
+from foils.training.settings import ELO, LABELS, TARGETS, TEACHER
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -39,11 +39,6 @@ AT_ONCE = 32  # pairs that a processor reads together
 
 Terms = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(n,) logits, targets, weights and rating gaps of a list → (m, 2): each loss's sum, and of how many."""
-
-PLAIN, LOGIT, STANDARD = "as it is", "logit", "standardised"
-_ANY = {LABELS: PLAIN, TEACHER: PLAIN, ELO: LOGIT}
-_OF_LABELS = {LABELS: PLAIN}
-_NUMBERS = {ELO: STANDARD, TEACHER: STANDARD}
 
 
 class RerankerLoss(nn.Module):  # type: ignore[misc]
@@ -185,18 +180,20 @@ class RerankerKind:
 
     Attributes:
         make: (model, **settings) → loss.
-        scales: target → scale in which the loss takes it; the first is the default.
+        targets: what it can learn from; the first is the default.
         settings: its own settings, as they are by default or chosen.
         pointwise: a row for each pair instead of each list.
         whole: documents without a target stay in the list, for the contrast.
+        numbers: it learns ratings or a teacher's scores themselves, standardised, and not their order.
         target: the chosen one.
     """
 
     make: Callable[..., Any]
-    scales: Mapping[str, str]
+    targets: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
     pointwise: bool = False
     whole: bool = False
+    numbers: bool = False
     target: str = ""
 
 
@@ -211,15 +208,16 @@ def _of(terms: Terms) -> Callable[..., RerankerLoss]:
 
 
 RERANKER_LOSSES: dict[str, RerankerKind] = {
-    "regression": RerankerKind(_of(_pointwise(functional.mse_loss)), {**_NUMBERS, LABELS: PLAIN}, pointwise=True),
-    "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), _OF_LABELS, pointwise=True),
-    "listnet": RerankerKind(_of(lambda s, y, w, _: _term(objectives.weighted_listnet(s, y, w.log()))), _ANY),
-    **{
-        name: RerankerKind(_contrast, _NUMBERS if name == "hybrid" else _OF_LABELS, settings, whole=True)
-        for name, of in LOSSES.items()
-        if "curriculum" in (settings := {**of, "temperature": 1.0})  # 1 is the scale of logits
-    },
+    "regression": RerankerKind(
+        _of(_pointwise(functional.mse_loss)), (ELO, TEACHER, LABELS), pointwise=True, numbers=True
+    ),
+    "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), (LABELS,), pointwise=True),
+    "listnet": RerankerKind(_of(lambda s, y, w, _: _term(objectives.weighted_listnet(s, y, w.log()))), TARGETS),
 }
+for _name in ("weighted", "debiased", "hard-weighted", "hybrid"):
+    _settings, _numbers = {**LOSSES[_name], "temperature": 1.0}, _name == "hybrid"  # 1 is the scale of logits
+    _targets = (ELO, TEACHER) if _numbers else (LABELS,)
+    RERANKER_LOSSES[_name] = RerankerKind(_contrast, _targets, _settings, whole=True, numbers=_numbers)
 """With all weights 1 and the target labels the first three are sentence-transformers' MSELoss,
 BinaryCrossEntropyLoss and ListNetLoss, which know no weights."""
 
@@ -239,10 +237,10 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
     check_names("loss of a reranker", [name], RERANKER_LOSSES)
     loss = RERANKER_LOSSES[name]
     chosen = settings_checked(f"the loss {name}", loss.settings, settings or {})
-    target = target or next(iter(loss.scales))
-    if target not in loss.scales:
+    target = target or loss.targets[0]
+    if target not in loss.targets:
         raise InputError(
-            f"{spelled('loss', name)} cannot learn from {spelled('target', target)}; it takes {', '.join(loss.scales)}"
+            f"{spelled('loss', name)} cannot learn from {spelled('target', target)}; it takes {', '.join(loss.targets)}"
         )
     return replace(loss, make=partial(loss.make, **chosen), settings=chosen, target=target)
 
@@ -252,18 +250,19 @@ def learned_activation(loss: RerankerKind) -> nn.Module | None:
 
     None where it taught an order alone.
     """
-    if STANDARD in loss.scales.values():
+    if loss.numbers:
         return nn.Identity()
     return nn.Sigmoid() if loss.pointwise else None
 
 
-def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
+def targets_of(data: TrainingSet, target: str, *, numbers: bool) -> Floats:
     """Return (N, 1 + k) what is learned of each row's documents; NaN where nothing is known.
 
     - labels: 1 for the positive and 0 for negatives.
     - elo: ratings; teacher: the numbers of `foils score-pairs`.
 
-    As logits, the softmax of ratings is the chance to be the best (Plackett–Luce).
+    Where the numbers themselves are learned they are standardised. Else ratings are logits, whose
+    softmax is the chance to be the best (Plackett–Luce).
 
     Raises:
         InputError: there are none.
@@ -271,14 +270,10 @@ def targets_of(data: TrainingSet, target: str, scale: str) -> Floats:
     if target == LABELS:
         return np.repeat(np.eye(1, data.rows.shape[1] - 1), len(data), 0)
     if target == ELO:
-        values = rated("the target elo", data.ratings_within() if scale == LOGIT else data.facts.ratings)
-    else:
-        values = data.teacher_scores()
-    if scale == LOGIT:
-        return values * data.elo_sd / ELO_PER_LOGIT
-    if scale == STANDARD and target != ELO:
-        values = (values - np.nanmean(values)) / (np.nanstd(values) or 1.0)
-    return values
+        values = rated("the target elo", data.facts.ratings if numbers else data.ratings_within())
+        return values if numbers else values * data.elo_sd / ELO_PER_LOGIT
+    values = data.teacher_scores()
+    return (values - np.nanmean(values)) / (np.nanstd(values) or 1.0) if numbers else values
 
 
 def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
@@ -294,7 +289,7 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         InputError: targets or gaps are wanted and there are none.
     """
     datasets = require("datasets", "train")
-    target, gaps = targets_of(data, loss.target, loss.scales[loss.target]), data.facts.own_gaps()
+    target, gaps = targets_of(data, loss.target, numbers=loss.numbers), data.facts.own_gaps()
     if loss.pointwise and loss.target == ELO and not data.table.offsets:
         log.warning(
             "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a "
@@ -323,8 +318,7 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         columns = {"query": queries, "documents": _lists(documents, lengths)}
         values = facts[np.repeat(present[:, None], 3, axis=1)]
     columns["label"] = _lists(_lists(values.ravel(), np.repeat(lengths, 3)), np.full(len(lengths), 3))
-    texts = replace(data.texts, documents=frozenset({"document", "documents"}))
-    return datasets.Dataset(pa.table(columns)).with_transform(texts)
+    return datasets.Dataset(pa.table(columns)).with_transform(data.texts)
 
 
 def _warn_of_lost(data: TrainingSet, lost: NDArray[np.bool_], target: str) -> None:

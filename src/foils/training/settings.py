@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -16,7 +15,7 @@ from foils.data.tables import Provenance
 from foils.data.training_rows import MAX_POSITIVES
 from foils.encode.models import STATIC, length_of
 from foils.runtime.errors import InputError
-from foils.runtime.options import Needs, Option, Settings, numbers_of, settings_option, spelled
+from foils.runtime.options import Needs, Option, Settings, settings_option, spelled
 from foils.runtime.results import Result, Table, counted, number
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ PROGRESS = "progress"
 CHANCE = "chance of "  # before the name of a tier, in the history of a curriculum
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO = TARGETS = ("labels", "teacher", "elo")  # what a reranker learns from
-DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
 
 
 def parsed_data_sets(named: Sequence[Any]) -> list[Any]:
@@ -85,8 +83,6 @@ class TrainSettings(Settings):
         patience: Evaluations on dev without a better score before training stops. Default: the
             recipe's, or never.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
-        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of
-            these parts, too. In Python a tuple.
         lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own
             weights and become part of them: less memory for large models. Needs the extra lora.
         mask: Leave out negatives that are probably positives, by the similarities of the model that
@@ -114,9 +110,6 @@ class TrainSettings(Settings):
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2, needs=_OF_TRANSFORMERS)] = 128
     patience: Annotated[int | None, Option(least=1, needs={"dev": True})] = None
     seed: Annotated[int, Option(least=0)] = 0
-    matryoshka: Annotated[
-        tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1, needs=_OF_ENCODERS)
-    ] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1, needs=_OF_TRANSFORMERS)] = None
     mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs=_OF_ENCODERS)] = None
     mask_margin: Annotated[float | None, Option(needs={"mask": True})] = None
@@ -198,16 +191,15 @@ OPEN = replace(TrainSettings(), **_OPEN)
 """Settings of which a recipe has what is left open, here and by default: None."""
 
 
-def completed(asked: TrainSettings, recipe: Recipe, *, evaluated: bool) -> TrainSettings:
-    """Return the settings of a training: what is open is the recipe's.
+def completed(asked: TrainSettings, base: TrainSettings, *, evaluated: bool) -> TrainSettings:
+    """Return the settings of a training: what is open is that of a recipe.
 
     Args:
         asked: `None` in the place of what is left open (`OPEN`). Where it has epochs, the recipe's
             steps do not count.
-        recipe: the settings of a loss in it hold for this loss alone.
+        base: of the recipe; the settings of a loss in it hold for this loss alone.
         evaluated: whether there is an evaluation on dev; without one a recipe's patience does not count.
     """
-    base = recipe.training
     if asked.loss not in (None, base.loss):
         base = replace(base, loss_settings={})
     if not evaluated:
