@@ -279,15 +279,10 @@ def read_ir_datasets(name: str) -> Collection:
     if whole is None:
         raise InputError(f"ir_datasets knows no data set {name!r}; see https://ir-datasets.com for the IDs")
     split = split_name(name.rpartition("/")[2])
-    parts = {split if split in SPLITS else "test": [whole]}
+    parts = [(split if split in SPLITS else "test", whole)]
     if not (whole.has_queries() and whole.has_qrels()):
-        parts = {split: [registered(f"{name}/{last}") for last in usual] for split, usual in USUAL.items()}
-    judged = {
-        split: part
-        for split, data_sets in parts.items()
-        for part in data_sets[::-1]
-        if part and part.has_queries() and part.has_qrels()
-    }
+        parts = [(split, registered(f"{name}/{last}")) for split, usual in USUAL.items() for last in usual[::-1]]
+    judged = {split: part for split, part in parts if part and part.has_queries() and part.has_qrels()}
     documents = next((part for part in (whole, *judged.values()) if part.has_docs()), None)
     if not judged or documents is None:
         raise InputError(f"ir_datasets:{name}, its train, dev and test have no documents or no judgements")
