@@ -78,7 +78,7 @@ test-minimum: $(DEMO)
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --extra train --extra evaluate --extra llm \
 		--no-header --no-annotate -c out/minimum/torch.txt pyproject.toml -o out/minimum/constraints.txt
 	out/minimum/bin/python -m pip install --quiet --no-compile -c out/minimum/constraints.txt -e '.[demo,llm]' \
-		choix evalica hypothesis jsonschema plotly pytest
+		choix evalica hypothesis jsonschema pytest
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false out/minimum/bin/python -m pytest -q -m "not slow" \
 		tests/mining tests/scoring tests/statistics tests/pages tests/data/test_pairs.py tests/data/test_beir.py \
 		tests/cli/test_mine_and_score.py tests/cli/test_refusals.py

@@ -36,7 +36,7 @@ LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 HEAVY_MODULES = ("batching.sampler", "training.")  # torch's own: others import them inside functions alone
 HEAVY = (  # numba is not among them: bm25s loads it where it is installed
     "torch", "transformers", "sentence_transformers", "ray", "faiss", "datasets", "ir_datasets", "huggingface_hub",
-    "openai", "plotly", "pymetis", "ir_measures", "polars", "peft", "mteb", "safetensors",
+    "openai", "pymetis", "ir_measures", "polars", "peft", "mteb", "safetensors",
 )  # fmt: skip
 PARTS_OF_TERMINAL = {"rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"pages"}}
 

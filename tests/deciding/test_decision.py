@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import plotly.graph_objects as go
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -438,7 +437,7 @@ def test_a_selection_is_compared_with_its_parts_by_the_same_probabilities(half):
         assert all(selected.benefit >= value for value in selected.of_sources.values())
 
 
-def test_the_page_says_what_is_decided_shows_examples_and_draws_valid_figures(tmp_path):
+def test_the_page_says_what_is_decided_shows_examples_and_draws_every_source(tmp_path):
     """That it is harmless says tests/faults/test_safety.py."""
     hostile = score(*hostile_world(), encoder=HashingEncoder(), vectors=VectorStore(tmp_path))
     page = score_page(hostile, hostile.decision, hostile.published())
@@ -449,9 +448,7 @@ def test_the_page_says_what_is_decided_shows_examples_and_draws_valid_figures(tm
     assert re.search(r"<mark>boat\d+</mark>", page)
     assert all(f"{each.eci_sem:.4f}" in page for each in hostile.sources)
     assert page.index("Read some") < page.index("What each choice gains") < page.index("The numbers")
-    [gains] = json.loads(re.search(r"^const figures = (.*);$", page, re.M)[1])
-    go.Figure(data=gains["data"], layout=gains["layout"])  # raises on a property that Plotly does not have
-    assert len(gains["data"][0]["y"]) == len(hostile.decision.candidates)
+    assert page.count('class="line"') == len(hostile.decision.candidates)
 
 
 # What negatives are worth: added losses, how answers spread, points, relevance of pairs, the example of the docs

@@ -14,7 +14,7 @@ import numpy as np
 
 TESTS = Path(__file__).parents[1]
 IMPORTED = (
-    "bm25s", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
+    "bm25s", "ir_measures", "openai", "sentence_transformers", "sklearn.mixture",
     "foils.batching.plan", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
     "foils.mining.methods", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
     "foils.selection.doors", "foils.experiments", "foils.training.models", "foils.training.reranker",

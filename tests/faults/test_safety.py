@@ -25,7 +25,7 @@ from foils.encode.models import load_cross_encoder
 from foils.experiments import StudySettings, analyse, open_study, read_cells, run_cells
 from foils.runtime.errors import InputError
 from foils.training.models import load_trainable
-from hostile import assert_harmless, hostile_world, outside_plotly
+from hostile import assert_harmless, hostile_world
 from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 from refusals import refused
 from train_models import bert_model, cross_encoder, static_model
@@ -194,12 +194,8 @@ def page(request, tmp_path_factory):
 
 def test_what_users_bring_is_escaped_and_nothing_is_fetched(page):
     title, path = page
-    text = outside_plotly(path.read_text("utf-8"))
-    assert f"<title>{title}</title>" in text
+    assert f"<title>{title}</title>" in path.read_text("utf-8")
     assert_harmless(path.read_text("utf-8"))
-    figures = re.search(r"^const figures = (.*);$", text, re.M)[1]
-    shown = re.sub(r'"hovertemplate": ?"(?:[^"\\\\]|\\\\.)*"', "", json.dumps(json.loads(figures)))  # the page's own
-    assert "<" not in shown, "Plotly reads some HTML in labels"
 
 
 @pytest.mark.slow
@@ -208,6 +204,5 @@ def test_no_script_of_a_collection_runs_in_a_browser(page):
     title, path = page
     shown = in_chromium(path)
     assert f"<title>{title}</title>" in shown
-    assert shown.count('class="main-svg"') >= 2, "the figures were drawn"
-    assert "<img" not in re.sub(r"<script>.*?</script>", "", shown, flags=re.S)
+    assert "<img" not in shown
     assert_fits_everyone(path)

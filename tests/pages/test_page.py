@@ -1,7 +1,8 @@
 """The renderer of pages: what a section shows, and when the library of figures is in a page."""
 
-from hashlib import sha256
-from importlib.resources import files
+import re
+
+import pytest
 
 from foils.pages import Examples, Figure, Section, render_page
 from foils.runtime.results import Table
@@ -19,19 +20,33 @@ def test_blocks_and_folding():
     )
     assert page.count('class="marked"') == 1
     assert "<summary>shut</summary>" in page
-    assert "Plotly" not in page, "no figure, no library"
+    assert "<figure" not in page
     assert "<h2>open</h2>" in page
 
 
-def test_a_figure_keeps_its_height():
-    figure = Figure([{"type": "bar", "x": ["a"], "y": [1]}], {}, "words", height=123)
+def test_a_figure_shows_every_point_at_its_place():
+    """On an axis from −1 to 3; rows come in the reversed order of the last group."""
+    groups = {
+        "base": {"a": (-0.5, -1.0, 0.0), "b": (1.0, 0.0, 2.0)},
+        "tuned": {"b": (2.0, 1.0, 3.0), "a": (3.0, 3.0, 3.0)},
+    }
+    figure = Figure(groups, "points", "words", (-1.0, 3.0))
     page = render_page("T", subtitle="", verdict="", sections=[Section("s", [figure])])
-    assert "height:123px" in page
+    assert re.findall(r'<b style="grid-row: (\d)">(\w)</b>', page) == [("1", "a"), ("2", "b")]
+    lines = re.findall(r'title="(.*?)"><i style="left: (.*?)%; width: (.*?)%"></i><u style="left: (.*?)%"', page)
+    assert lines == [
+        ("a: -0.5 [-1, 0]", "0.0", "25.0", "12.5"), ("a: 3 [3, 3]", "100.0", "0.0", "100.0"),
+        ("b: 1 [0, 2]", "25.0", "50.0", "50.0"), ("b: 2 [1, 3]", "50.0", "50.0", "75.0"),
+    ]  # fmt: skip
     assert "<figcaption>words</figcaption>" in page
+    assert re.findall(r">(base|tuned)</span>", page) == ["base", "tuned"]
 
 
-def test_the_library_of_figures_is_small_and_is_the_published_one():
-    library = files("foils.pages").joinpath("plotly", "plotly-basic.min.js").read_bytes()
-    assert len(library) < 1.2e6, "a page has 1.5 MB in all"
-    assert sha256(library).hexdigest() == "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba"
-    assert b"plotly.js (basic - minified) v4.1.1" in library[:100]
+@pytest.mark.parametrize("reached", [(0.0, 1.0), (-0.031, 0.0204), (0.2, 0.2), (12.0, 4100.0), (-3.7, 2.1)])
+def test_ticks_are_round_numbers_on_the_axis(reached):
+    low, high = reached
+    figure = Figure({"": {"a": (low, low, high)}}, "x", "")
+    assert 3 <= len(figure.ticks()) <= 9
+    assert all(0 <= figure.place(float(tick)) <= 100 for tick in figure.ticks())
+    assert all(len(tick.lstrip("-")) <= 6 for tick in figure.ticks())
+    assert Figure({"": {}}, "x", "").ticks()

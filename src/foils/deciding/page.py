@@ -10,7 +10,7 @@ import numpy as np
 
 from foils.data.tokens import load_bm25s
 from foils.deciding.results import Decision, percent
-from foils.pages import Example, Examples, Figure, Section, intervals_figure, marked, render_page, shortened
+from foils.pages import Example, Examples, Figure, Section, marked, render_page, shortened
 from foils.runtime.results import Table
 from foils.scoring.scores import Scores
 
@@ -71,7 +71,7 @@ def gain_figure(decision: Decision) -> Figure:
         "Points of nDCG@10 expected over no mined negatives, with intervals that are meant to hold 95 % of "
         "the gains (docs/deciding.md says what they held). Where two intervals overlap far, the choices are ties."
     )
-    return intervals_figure({"": gains}, "points of nDCG@10 over none", caption)
+    return Figure({"": gains}, "points of nDCG@10 over none", caption)
 
 
 def examples_of(decision: Decision) -> Examples:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from foils.experiments.study import PREDICTORS, Cell, weights_of, with_own_names
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
-from foils.pages import Section, intervals_figure, label, render_page
+from foils.pages import Figure, Section, render_page
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import spelled
@@ -473,7 +473,7 @@ def study_page(analysis: StudyAnalysis) -> str:
     if analysis.shows_predictors:
         points = {each.predictor: (each.kendall, each.low, each.high) for each in analysis.leaderboard[::-1]}
         axis = "mean Kendall's τ with the measured result"
-        figure = intervals_figure({axis: points}, axis, "Mean over the cells, with its interval.", range=[-1.05, 1.05])
+        figure = Figure({axis: points}, axis, "Mean over the cells, with its interval.", (-1.05, 1.05))
         caption = "Higher predictor is taken to mean better; ECI_sem is marked."
         table = replace(analysis.predictor_table(), title="", caption=caption)
         sections.append(Section("Predictors", [figure, table]))
@@ -482,7 +482,7 @@ def study_page(analysis: StudyAnalysis) -> str:
     for cell in cells:
         results = {each.source: (each.mean, each.low, each.high) for each in analysis.outcomes[cell.name][::-1]}
         caption = f"{analysis.measure} after training on each source."
-        figure = intervals_figure({analysis.measure: results}, label(analysis.measure), caption)
+        figure = Figure({analysis.measure: results}, analysis.measure, caption)
         table = replace(analysis.outcome_table(cell), title="", caption="Best first.")
         settings = "; ".join(f"{name} {value}" for name, value in cell.training.items())
         prose = (analysis.lead_sentence(cell.name), settings)

@@ -19,7 +19,7 @@ from foils.data import Collection
 from foils.evaluation.doors import Evaluation
 from foils.experiments.plan import Plan
 from foils.experiments.tasks import BM25, FIRST_STAGE
-from foils.pages import Points, Section, intervals_figure, render_page
+from foils.pages import Figure, Points, Section, render_page
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, counted, number, p_value, with_ends
 from foils.statistics import Comparison
@@ -439,7 +439,7 @@ def tune_page(tuned: Tuned) -> str:
         for system in evaluation.systems
     }
     caption = "Each measure of each system, with 95 % intervals of the means."
-    figure = intervals_figure(groups, "mean over the test queries", caption)
+    figure = Figure(groups, "mean over the test queries", caption)
     proof, pairs, *others = tuned.tables()
     sections = [Section("Warnings", (), list(tuned.warnings))] if tuned.warnings else []
     sections.append(Section("The proof", [figure, replace(proof, title="", caption=""), pairs]))

@@ -5,20 +5,15 @@ No network, all text escaped.
 
 from __future__ import annotations
 
-import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
-from importlib.resources import files
-from typing import Any
 
 import jinja2
 
 from foils.runtime.results import Table
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
-LEGEND = {"orientation": "h", "x": 0, "y": 1, "yref": "container", "yanchor": "top"}
 LONGEST = 700  # characters of a text to read
 
 Points = Mapping[str, tuple[float, float, float]]
@@ -27,12 +22,41 @@ Points = Mapping[str, tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class Figure:
-    """A Plotly figure: data and layout as dictionaries, and what it shows in words."""
+    """Points with their intervals above an axis: a row for each name, a line in it for each group.
 
-    data: Sequence[Mapping[str, Any]]
-    layout: Mapping[str, Any]
+    Attributes:
+        groups: name of the group → its points.
+        axis: what the values are.
+        caption: what it shows.
+        ends: of the axis; None: as the intervals need it.
+    """
+
+    groups: Mapping[str, Points]
+    axis: str
     caption: str
-    height: int = 360
+    ends: tuple[float, float] | None = None
+
+    def names(self) -> list[str]:
+        """Return the names of the rows from above, in the reversed order of the last group's points."""
+        of_groups = [name for points in [*self.groups.values()][::-1] for name in points]
+        return list(dict.fromkeys(of_groups))[::-1]
+
+    def place(self, value: float) -> float:
+        """Return where a value stands on the axis, in percent of its length."""
+        low, high = self.ends or self._reached()
+        return 100 * (value - low) / (high - low)
+
+    def ticks(self) -> list[str]:
+        """Return the round numbers that stand below the axis, three to eight."""
+        low, high = self.ends or self._reached()
+        step = 10.0 ** math.floor(math.log10((high - low) / 3))
+        step = next(step * factor for factor in (1, 2, 5) if (high - low) / (step * factor) <= 8)
+        return [f"{at * step:.10g}" for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+    def _reached(self) -> tuple[float, float]:
+        values = [each for points in self.groups.values() for point in points.values() for each in point] or [0.0]
+        margin = 0.04 * (max(values) - min(values)) or 1.0
+        return min(values) - margin, max(values) + margin
 
 
 @dataclass(frozen=True)
@@ -68,8 +92,7 @@ class Section:
 def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[Section], footer: str = "") -> str:
     """Return the page as HTML.
 
-    Everything that comes in is plain text and is escaped; figures are drawn by a copy of plotly.js
-    inside the page: its basic bundle, which draws lines, markers, bars and pies.
+    Everything that comes in is plain text and is escaped; the page has no script.
 
     Args:
         title: of the page.
@@ -78,16 +101,7 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
         sections: in order.
         footer: how to repeat it.
     """
-    figures = [
-        {"data": block.data, "layout": dict(block.layout), "height": block.height}
-        for section in sections
-        for block in section.blocks
-        if isinstance(block, Figure)
-    ]
     kinds = {Table: "table", Figure: "figure", Examples: "examples"}
-    written = json.dumps(figures, allow_nan=False)
-    for sign in "<>&":  # so that no text can end the script element
-        written = written.replace(sign, f"\\u{ord(sign):04x}")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("foils.pages", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -99,41 +113,7 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
         sections=sections,
         kind=lambda block: kinds[type(block)],
         footer=footer,
-        figures=written,
-        plotly=files("foils.pages").joinpath("plotly", "plotly-basic.min.js").read_text("utf-8") if figures else "",
     )
-
-
-def label(text: str) -> str:
-    """Return text for a figure: Plotly reads some HTML in labels, so what users named is escaped."""
-    return escape(text)
-
-
-def intervals_figure(groups: Mapping[str, Points], x: str, caption: str, **axis: Any) -> Figure:
-    """Return points with their intervals, one row a name, the last group's order from below.
-
-    Args:
-        groups: name of the group → its points.
-        x: what the values are.
-        caption: what it shows.
-        axis: further settings of the horizontal axis.
-    """
-    data, colours = [], (PALETTE[7], *PALETTE) if len(groups) > 1 else PALETTE
-    for (group, points), colour in zip(groups.items(), colours, strict=False):
-        names, values = [label(name) for name in points], [value for value, _, _ in points.values()]
-        ends = {
-            "type": "data",
-            "symmetric": False,
-            "array": [max(0.0, high - value) for value, _, high in points.values()],
-            "arrayminus": [max(0.0, value - low) for value, low, _ in points.values()],
-            "thickness": 1.3,
-        }
-        trace = {"type": "scatter", "mode": "markers", "x": values, "y": names, "orientation": "h", "error_x": ends}
-        data.append({**trace, "marker": {"size": 9, "color": colour}, "name": label(group)})
-    order = {"type": "category", "categoryorder": "array", "categoryarray": names}
-    layout = {"xaxis": {"title": {"text": x}, **axis}, "yaxis": order, "legend": LEGEND, "showlegend": len(groups) > 1}
-    grouped = {"scattermode": "group", "scattergap": 0.3}  # each group of a row on a line of its own
-    return Figure(data, layout | grouped, caption, height=120 + len(names) * max(24, 18 * len(groups)))
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
