@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import re
 import shutil
 from dataclasses import replace
@@ -20,7 +19,6 @@ from foils.experiments.analysis import (
     RESAMPLES,
     chance_of_best,
     mean_and_interval,
-    reliability_of,
     resampled_means,
     study_page,
 )
@@ -439,26 +437,6 @@ def test_too_little_is_refused():
         del little.outcomes[name]
     refused("two sources", analyse, [little])
     refused("measured were nDCG@10", analyse, [five(good=range(5))], measure="AP")
-
-
-# Reliability.
-
-
-@pytest.mark.parametrize(
-    ("results", "half", "whole", "verdict"),
-    [
-        # In the half with the 4 the first source is second, in the other it is last.
-        ([[1, 4, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]], 1 / 3, 1 / 2, "not reliable"),
-        ([[1, 1], [2, 3], [3, 2], [4, 4]], 4 / 6, 0.8, "too few seeds"),  # one of six pairs is turned
-        ([[1, 3], [2, 2], [3, 1]], -1, -1, "too few seeds"),
-        ([[1] * 4, [2] * 4, [3] * 4], 1, 1, "reliable"),
-        ([[1], [1], [1]], math.nan, math.nan, "too few seeds"),
-    ],
-)
-def test_reliability_by_hand(results, half, whole, verdict):
-    found = reliability_of(np.array(results, float))
-    assert (found.half, found.whole) == pytest.approx((half, whole), nan_ok=True)
-    assert found.verdict == verdict
 
 
 # What can be told.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,18 @@ def test_the_chance_of_the_best_counts_the_order_that_was_seen() -> None:
     assert chance_of_best([(order[None], order)], -1.0, np.random.default_rng(0)) == 1.0
 
 
-def test_reliability_by_hand() -> None:
-    """Seeds that agree on two pairs of three: τ = 1/3 of a half, 2/3 / (4/3) = 1/2 of both."""
-    found = reliability_of(np.array([[1.0, 1.0], [2.0, 3.0], [3.0, 2.0]]))
-    assert (found.seeds, found.half, found.whole) == pytest.approx((2, 1 / 3, 1 / 2))
-    assert found.verdict == "too few seeds"
-    against = reliability_of(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]))
-    assert (against.half, against.whole) == (-1.0, -1.0), "what contradicts itself is not extrapolated"
-    assert np.isnan(reliability_of(np.array([[1.0], [2.0]])).half)
+@pytest.mark.parametrize(
+    ("results", "half", "whole", "verdict"),
+    [
+        # In the half with the 4 the first source is second, in the other it is last.
+        ([[1, 4, 1, 1], [2, 2, 2, 2], [3, 3, 3, 3]], 1 / 3, 1 / 2, "not reliable"),
+        ([[1, 1], [2, 3], [3, 2], [4, 4]], 4 / 6, 0.8, "too few seeds"),  # one of six pairs is turned
+        ([[1, 3], [2, 2], [3, 1]], -1, -1, "too few seeds"),  # what contradicts itself is not extrapolated
+        ([[1] * 4, [2] * 4, [3] * 4], 1, 1, "reliable"),
+        ([[1], [1], [1]], math.nan, math.nan, "too few seeds"),
+    ],
+)
+def test_reliability_by_hand(results: list[list[float]], half: float, whole: float, verdict: str) -> None:
+    reliability = reliability_of(np.array(results, float))
+    assert (reliability.half, reliability.whole) == pytest.approx((half, whole), nan_ok=True)
+    assert reliability.verdict == verdict

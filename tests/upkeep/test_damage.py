@@ -15,11 +15,13 @@ import pytest
 
 import foils
 from fakes import HashingEncoder
-from foils.data import Collection, load_collection
+from foils.data import Collection, Negatives, load_collection
+from foils.data.records import read_sealed
 from foils.encode.tokens import kept_tokens
-from foils.experiments.tune import StepCache
+from foils.experiments.tune import kept
 from foils.mining import BM25Retriever, candidates
 from foils.runtime import files
+from foils.runtime.files import write_sealed
 from train_models import static_model
 
 GARBAGE = {
@@ -186,18 +188,17 @@ def test_judgements(cache, folder, caplog):
 
 
 def test_steps_of_a_tuning(tmp_path, caplog):
-    steps, made = StepCache(tmp_path), []
     table = foils.mine(
         Collection.from_dicts("c", {"d": "a", "e": "b"}, {"q": "a"}, {"train": {"q": {"d": 1}}}), "random"
     )
 
     def work():
-        made.append(1)
-        facts = steps.facts("facts", {"seed": 0}, lambda: {"measure": 0.5, "names": ["a"]})
-        return facts, steps.negatives("mined", {"top": 1}, lambda: table).table["doc_id"].to_pylist()
+        facts = {"measure": 0.5, "names": ["a"]}
+        read = kept(tmp_path / "facts.json", read_sealed, lambda path: write_sealed(path, facts))
+        return read, kept(tmp_path / "mined.parquet", Negatives.read, table.write).table["doc_id"].to_pylist()
 
-    check_every_damage(tmp_path, "facts-*.json", work, caplog)
-    check_every_damage(tmp_path, "mined-*.parquet", work, caplog, silent=True)  # some bits of Parquet say nothing
+    check_every_damage(tmp_path, "facts.json", work, caplog)
+    check_every_damage(tmp_path, "mined.parquet", work, caplog, silent=True)  # some bits of Parquet say nothing
 
 
 PARTS = ("collections", "bm25")

@@ -389,8 +389,8 @@ def runs_of(
     if all(system.kind == "reranker" for system in systems):
         raise InputError(f"nothing to evaluate; give {spelled('systems')} MODEL or {spelled('run')} FILE")
     lengths: dict[str, int] = {}
-    opening = partial(_opened, collection=collection, embedding=embedding, lexical=lexical or BM25Settings())
-    opened = [opening(each, split=split, top=top, lengths=lengths) for each in systems]
+    opening = partial(_opened, collection, embedding, lexical or BM25Settings(), split, top, lengths)
+    opened = [opening(each) for each in systems]
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name}: {limit}" for name, limit in lengths.items())
         one = f"{spelled('max_length', 'TOKENS')} measures all at one"
@@ -411,14 +411,13 @@ def runs_of(
 
 
 def _opened(
-    system: NamedSystem,
     collection: Collection,
     embedding: EmbeddingSettings,
     lexical: BM25Settings,
-    *,
     split: str,
     top: int,
     lengths: dict[str, int],
+    system: NamedSystem,
 ) -> Callable[..., Any]:
     """What makes a system's run, its model loaded, or scores pairs; an encoder's length goes to `lengths`."""
     if system.kind == "reranker":

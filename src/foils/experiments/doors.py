@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-from foils.data import Collection, load_collection
+from foils.data import load_collection
 from foils.data.description import describe_collection
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
 from foils.data.records import read_sealed
@@ -123,7 +123,16 @@ def tune(
     if any(counts[name] < least for name, least in LEAST.items()):
         shown = ", ".join(f"{name} has {counts[name]:,} ({least} are needed)" for name, least in LEAST.items())
         raise InputError(f"{whole.name}: too few queries with a positive: {shown}; give about 200 pairs")
-    plan = Plan({"given": _given(collection, whole, model, settings, lexical, reading)})
+    read = {name: each for name, each in reading.changed().items() if isinstance(each, (str, Path, Mapping, bool))}
+    given = {
+        "collection": str(collection) if isinstance(collection, (str, Path)) else whole.name,
+        **{**read, "digest": whole.digest, "model": model, **settings.changed()},
+        **{"minutes": settings.minutes, "seed": settings.seed},
+        **{name: len(whole.positives(name)) for name in SPLITS},
+        "bm25": lexical.resolved(whole).facts,
+        "reason": "train is trained on, dev chooses, test is reported as it comes",
+    }
+    plan = Plan({"given": json.loads(json.dumps(given, default=str))})
     warnings = describe_collection(whole).warnings
     for each in warnings:
         log.info("warning: %s", each)
@@ -133,27 +142,6 @@ def tune(
         return plan
     _claim(Path(output), plan["given"])
     return Tuning(whole, plan, Path(output), device, warnings=list(warnings)).run()
-
-
-def _given(
-    collection: Any,
-    whole: Collection,
-    model: str,
-    settings: TuneSettings,
-    lexical: BM25Settings,
-    reading: CollectionSettings,
-) -> dict[str, Any]:
-    """Section [given]: what the tuning begins with, as JSON has it."""
-    read = {name: each for name, each in reading.changed().items() if isinstance(each, (str, Path, Mapping, bool))}
-    always = {name: getattr(settings, name) for name in ("minutes", "seed")}
-    given = {
-        "collection": str(collection) if isinstance(collection, (str, Path)) else whole.name,
-        **{**read, "digest": whole.digest, "model": model, **settings.changed(), **always},
-        **{name: len(whole.positives(name)) for name in SPLITS},
-        "bm25": lexical.resolved(whole).facts,
-        "reason": "train is trained on, dev chooses, test is reported as it comes",
-    }
-    return dict(json.loads(json.dumps(given, default=str)))
 
 
 def _claim(folder: Path, given: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from foils.data import Collection, Negatives
 from foils.data.negatives import Recapture
 from foils.data.records import read_sealed
+from foils.data.run import ranks_within
 from foils.deciding import BeliefSettings, Candidate, score_and_decide
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import measure_run
@@ -354,9 +355,8 @@ def first_negatives(negatives: Negatives, per_query: int | None) -> Negatives:
         query = np.asarray(negatives.table["query_id"].combine_chunks().dictionary_encode().indices)
         rank, keep = np.asarray(negatives.table["rank"]), negatives.keep
         order = np.lexsort((rank, ~keep, query))
-        starts = np.searchsorted(query[order], query[order])
         beyond = np.zeros(len(negatives), bool)
-        beyond[order] = np.arange(len(order)) - starts >= per_query
+        beyond[order] = ranks_within(query[order]) >= per_query
         negatives = negatives.reject(beyond & keep, f"after the first {per_query}")
     if Recapture.of_table(negatives) is not None:
         return negatives

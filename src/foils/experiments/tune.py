@@ -84,45 +84,14 @@ NEW_HEAD = 3.0  # times the usual learning rate: that of a head which nobody tra
 log = logging.getLogger(__name__)
 
 
-class StepCache:
-    """A folder of finished steps, from which killed work goes on; what is damaged of it is made again.
-
-    Args:
-        folder: made when the first step is written.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def path(self, name: str, key: object, ending: str = "") -> Path:
-        """Return where a step's result lies: the same name and key, the same place."""
-        return self.folder / f"{name}-{digest_of(key)}{ending}"
-
-    def facts(self, name: str, key: object, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-        """Return a step's numbers and texts, as JSON holds them."""
-        path = self.path(name, key, ".json")
-        return _kept(path, read_sealed, lambda: write_sealed(path, make()))
-
-    def negatives(self, name: str, key: object, make: Callable[[], Negatives]) -> Negatives:
-        """Return a step's table of negatives."""
-        path = self.path(name, key, ".parquet")
-        return _kept(path, Negatives.read, lambda: make().write(path))
-
-    def run(self, name: str, key: object, make: Callable[[], Run]) -> Run:
-        """Return a step's ranking."""
-        path = self.path(name, key, ".parquet")
-        read = partial(read_table, required=("query_id", "doc_id", "score", "rank"))
-        return Run(_kept(path, read, lambda: write_table(path, make().table, {}))[0], name)
-
-
-def _kept(path: Path, read: Callable[[Path], Value], write: Callable[[], object]) -> Value:
-    """Read a file; where it is not there, or damaged, write it first."""
+def kept(path: Path, read: Callable[[Path], Value], write: Callable[[Path], object]) -> Value:
+    """Return what a finished step wrote; where it is not there, or damaged, write it first."""
     if path.exists():
         try:
             return read(path)
         except DAMAGE as error:
             discard(path, "step", error)
-    write()
+    write(path)
     return read(path)
 
 
@@ -148,7 +117,7 @@ class Tuning:
 
     def __post_init__(self) -> None:
         self.given, self.seed = self.plan["given"], self.plan["given"]["seed"]
-        self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_place("vectors"))
+        self.work, self.store = self.output / "work", VectorStore(cache_place("vectors"))
         model, first = str(self.given["model"]), str(self.given.get("first_stage") or BM25)
         how = (model, self.device, bool(self.given.get("trust_remote_code")), self.store)
         self.lexical = BM25Settings().over(self.given.get("bm25") or {}).resolved(self.whole)
@@ -165,14 +134,18 @@ class Tuning:
         what = {"collection": self.collection.measured_digest, "model": self.task.fingerprint}
         return {**what, **stage, "bm25": str(self.lexical.facts)}
 
+    def path(self, name: str, key: object, ending: str = "") -> Path:
+        """Return where a step's result lies: the same name and key, the same place."""
+        return self.work / f"{name}-{digest_of(key)}{ending}"
+
     def timed(self, name: str, key: object, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         """Return what a step gives, done once, and count the seconds that it took when it was done."""
 
-        def clocked() -> dict[str, Any]:
+        def write(path: Path) -> None:
             begin = time.monotonic()
-            return {**make(), "seconds": time.monotonic() - begin}
+            write_sealed(path, {**make(), "seconds": time.monotonic() - begin})
 
-        facts = self.cache.facts(name, key, clocked)
+        facts = kept(self.path(name, key, ".json"), read_sealed, write)
         self.spent += float(facts.pop("seconds"))
         return facts
 
@@ -185,14 +158,11 @@ class Tuning:
 
     def schedule(self) -> None:
         """Decide what is searched, how the plain training is done, and what else may be tried."""
-
-        def measured() -> dict[str, Any]:
-            with progress.reporting(progress.silent):
-                return dict(extent(self.task, self.whole, seed=self.seed, seconds=self.left))
-
         key = {"collection": self.whole.digest, **self.given}
-        self.plan.decide("data", lambda: self.timed("data", key, measured))
-        self.plan.decide("recipe", lambda: self.timed("recipe", {**key, **self.plan["data"]}, self._recipe))
+        measured = partial(extent, self.task, self.whole, seed=self.seed, seconds=self.left)
+        with progress.reporting(progress.silent):
+            data = self.plan.decide("data", lambda: self.timed("data", key, measured))
+            self.plan.decide("recipe", lambda: self.timed("recipe", {**key, **data}, self._recipe))
         self.plan.decide("search", self._searched)
 
     def _recipe(self) -> Section:
@@ -245,7 +215,7 @@ class Tuning:
         rows, times = min(size, few), StepTimes()
         left_out = np.random.default_rng(self.seed).permutation(len(self.pairs)) >= 4 * rows * TIMED_STEPS
         some = self.pairs.without(left_out, reason="not timed")
-        with progress.reporting(progress.silent), tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as place:
             settings = self._settings(SLOW, TIMED_STEPS, rows, length)
             self.task.train(some, Path(place), settings, "random", callbacks=[times])
         return float(np.median(np.diff(times.begins[1:]))) * size / rows  # the first step warms up
@@ -345,7 +315,11 @@ class Tuning:
         if ranks:
             more["ranks"] = parsed_ranks(ranks)
         by_method = "dense" if method == AGAIN else method
-        return self.cache.negatives("mined", key, lambda: mine(collection or self.collection, by_method, **more))
+
+        def write(path: Path) -> None:
+            mine(collection or self.collection, by_method, **more).write(path)
+
+        return kept(self.path("mined", key, ".parquet"), Negatives.read, write)
 
     # Trainings.
 
@@ -360,7 +334,7 @@ class Tuning:
     @property
     def vectors(self) -> VectorStore:
         """Of models that are removed at the end."""
-        return VectorStore(self.cache.folder / TEMPORARY / "vectors")
+        return VectorStore(self.work / TEMPORARY / "vectors")
 
     def _key(self, setting: Setting) -> dict[str, Any]:
         given = {name: self.given.get(name) for name in ("lora", "seed")}
@@ -374,7 +348,7 @@ class Tuning:
 
     def place(self, members: Sequence[Setting], share: float = 1.0) -> Path:
         """Return where a trained model lies, or the mean of several and the base, once it is made."""
-        return self.cache.path(f"{TEMPORARY}/model", self._made_of(members, share))
+        return self.path(f"{TEMPORARY}/model", self._made_of(members, share))
 
     def folder(self, members: Sequence[Setting], share: float = 1.0) -> Path:
         """Return the folder of a model, which is trained or merged if need be."""
@@ -394,8 +368,8 @@ class Tuning:
         negatives = self.mined(setting.source) if setting.source else None
         drawn, per_query = (None, setting.per_query) if task.in_batch else (setting.per_query, None)
         data = task.rows(self.collection, negatives, per_query=per_query)
-        size, length = recipe["batch_size"], recipe.get("max_length")
-        settings = self._settings(setting.learning_rate, setting.steps, size, length, drawn)
+        rows = recipe["batch_size"], recipe.get("max_length")
+        settings = self._settings(setting.learning_rate, setting.steps, *rows, drawn)
         checkpoints = place.with_name(place.name.replace("model", "training", 1))
         run = task.train(data, checkpoints, settings, setting.batches)
         described = {"model": task.model, "batches": setting.batches, "negatives": setting.source}
@@ -445,8 +419,8 @@ class Tuning:
             return {"values": values.tolist(), "training": trained - begin, "measuring": time.monotonic() - trained}
 
         facts = self.timed("trial", key, make)
-        took = {"seconds": float(facts["training"]), "measuring": float(facts["measuring"])}
-        candidate = Candidate(members, share, np.asarray(facts["values"]), **took)
+        took = facts["training"], facts["measuring"]
+        candidate = Candidate(members, share, np.asarray(facts["values"]), *took)
         self.say(f"{candidate}: {candidate.mean:.4f} on dev")
         return candidate
 
@@ -534,13 +508,14 @@ class Tuning:
         key = {**self.of, "part": part.measured_digest, "split": split, "depth": task.depth}
         key |= self._made_of(model.members, model.share)
 
-        def make() -> Run:
+        def write(path: Path) -> None:
+            loaded = None if task.in_batch or self.fresh else task.load()
             if model.members:
                 loaded = task.load(self.folder(model.members, model.share))
-                return task.ranked(part, split, loaded, store=self.vectors)
-            return task.ranked(part, split, None if task.in_batch or self.fresh else task.load())
+            write_table(path, task.ranked(part, split, loaded, store=self.vectors).table, {})
 
-        return replace(self.cache.run(name.replace(" ", "-"), key, make), name=name)
+        read = partial(read_table, required=("query_id", "doc_id", "score", "rank"))
+        return Run(kept(self.path(name.replace(" ", "-"), key, ".parquet"), read, write)[0], name)
 
     def partner(self, part: Collection, split: str) -> Run:
         """Return what the model is joined with: BM25's ranking or, of rerankers, what they rerank."""
@@ -624,7 +599,7 @@ class Tuning:
             self._write_retriever(tuned)
         write_json(self.output / "tune.json", tuned.to_json())
         tuned.report(self.output / PAGE)
-        shutil.rmtree(self.cache.folder / TEMPORARY, ignore_errors=True)
+        shutil.rmtree(self.work / TEMPORARY, ignore_errors=True)
         log.info("report: %s", self.output / PAGE)
         return tuned
 
@@ -634,14 +609,14 @@ class Tuning:
 
         proof = [tuned.sentence, tuned.training, *(f"- {each}" for each in tuned.warnings)]
 
-        def write() -> dict[str, Any]:
+        def write(path: Path) -> None:
             with fill_folder(self.output / "model") as aside:
                 shutil.copytree(self.folder(taken.members, taken.share), aside, dirs_exist_ok=True)
                 add_to_card(aside, "\n\n".join(["## Measured with foils tune", *proof]) + "\n")
-            return {"model": "model"}
+            write_sealed(path, {"model": "model"})
 
-        made_of = self._made_of(taken.members, taken.share)
-        self.cache.facts("written", {**made_of, "proof": proof}, write)
+        key = {**self._made_of(taken.members, taken.share), "proof": proof}
+        kept(self.path("written", key, ".json"), read_sealed, write)
 
     def _write_retriever(self, tuned: Tuned) -> None:
         """Write what is deployed, so that the folder answers new queries by it."""
