@@ -50,9 +50,9 @@ from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TokenCollator, TrainingSet
-from foils.training.losses import average_gradients, make_loss
+from foils.training.losses import ContrastiveLoss, average_gradients, make_loss
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
-from foils.training.objectives import FalseNegativeMask, guide_vectors, make_mask
+from foils.training.objectives import guide_vectors, make_mask
 from foils.training.settings import CHANCE, NO_DUPLICATES, PROGRESS, Trained, TrainingRun, TrainSettings
 
 log = logging.getLogger(__name__)
@@ -504,7 +504,7 @@ def train_model(
     more: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if isinstance(model, CrossEncoder):
         return _train_reranker(model, data, Path(output), callbacks=callbacks, **more)
-    loss, mask = _encoder_loss(model, data, settings)
+    loss = _encoder_loss(model, data, settings)
     hook = batches if isinstance(batches, BatchHook) else _batch_hook(batches, data, settings, model, batch_settings)
     document = next(filter(None, map((model.prompts or {}).get, PROMPT_NAMES["document"])), None)
     prompts = {column: document for column in data.dataset.column_names if column not in ("anchor", "label")}
@@ -521,7 +521,9 @@ def train_model(
         router_mapping=roles if is_routed(model) else None,
         **more,
     )
-    return run if mask is None else replace(run, masked={"mask": mask.describe(), "shares": mask.shares()})
+    if loss.mask is None:
+        return run
+    return replace(run, masked={"mask": loss.mask.describe(), "shares": loss.mask.shares()})
 
 
 def _train_reranker(
@@ -552,19 +554,18 @@ def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:
     return EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
 
 
-def _encoder_loss(model: Any, data: TrainingSet, settings: TrainSettings) -> tuple[Any, FalseNegativeMask | None]:
-    """Return the loss of an encoder's training, and its mask; a guide embeds once all else fits."""
+def _encoder_loss(model: Any, data: TrainingSet, settings: TrainSettings) -> ContrastiveLoss:
+    """Return the loss of an encoder's training; a guide of its mask embeds once all else fits."""
     temperature = settings.loss_settings.get("temperature", OF_COSINES)
     check_temperature_of(similarity_of(model), temperature)
     size = settings.mini_batch_size
     if size is not None:
         size = None if has_static_embedding_input(model) else min(size, settings.batch_size)
-    mask = None if settings.mask is None else FalseNegativeMask()
-    name, loss_settings = str(settings.loss), settings.loss_settings
-    loss = make_loss(name, model, data, mini_batch_size=size, mask=mask, settings=loss_settings)
-    if settings.mask is not None:
-        mask = loss.mask = make_mask(model, data, settings, _use_of_guides(model, settings))
-    return loss, mask
+    masked, more = settings.mask is not None, settings.loss_settings
+    loss = make_loss(str(settings.loss), model, data, mini_batch_size=size, masked=masked, settings=more)
+    if masked:
+        loss.mask = make_mask(model, data, settings, _use_of_guides(model, settings))
+    return loss
 
 
 def _batch_hook(

@@ -339,10 +339,10 @@ def make_loss(
     data: TrainingSet,
     *,
     mini_batch_size: int | None = None,
-    mask: objectives.FalseNegativeMask | None = None,
+    masked: bool = False,
     settings: Mapping[str, Any],
 ) -> ContrastiveLoss:
-    """Return a loss by name, cached where `mini_batch_size` is given, with a mask where there is one.
+    """Return a loss by name, cached where `mini_batch_size` is given; `masked`: it is to get a mask.
 
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
@@ -351,12 +351,12 @@ def make_loss(
     """
     check_names("loss", [name], LOSSES)
     chosen = settings_checked(f"the loss {name}", LOSSES[name], settings)
-    parts = {**parts_of(chosen), "facts": data.facts, "mask": mask}
+    parts = {**parts_of(chosen), "facts": data.facts}
     if name in TEACHER_LOSSES:
         alpha, softened = chosen["alpha"], chosen["teacher_temperature"]
         Option(above=0).check("teacher_temperature", softened)
-        if alpha == 0 and (data.weighed or mask is not None):
-            idle = spelled("mask") if mask is not None else "weights other than 1"
+        if alpha == 0 and (data.weighed or masked):
+            idle = spelled("mask") if masked else "weights other than 1"
             raise InputError(
                 f"{idle}: no effect on {name} with alpha=0 (with no contrast); set alpha, or leave them out"
             )
