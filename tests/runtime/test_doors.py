@@ -235,8 +235,8 @@ def test_a_door_may_leave_the_fields_of_a_group_open():
 def test_settings_by_name_are_read():
     texts = ["margin=0.1", "bounds=[1, 2]", "on=true", "margin=0.2"]
     assert parsed_settings(texts) == {"margin": 0.2, "bounds": [1, 2], "on": True}
-    assert parsed_settings(["mixing=grad-norm"], words=True) == {"mixing": "grad-norm"}
-    for text, message in (("margin", "expected NAME=VALUE"), ("margin=much", "'much' is not a number")):
+    assert parsed_settings(["mixing=grad-norm", "guide=./model"]) == {"mixing": "grad-norm", "guide": "./model"}
+    for text, message in (("margin", "expected NAME=VALUE"), ("margin=1x", "'1x' is not a number")):
         with spelling({"settings": "--set"}), pytest.raises(InputError, match=f"^--set {text}: {message}"):
             parsed_settings([text])
 

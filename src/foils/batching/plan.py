@@ -189,7 +189,7 @@ def batch(
     source: Annotated[SourceLike | None, Option(metavar="SOURCE")] = None,
     *,
     batch_size: Annotated[int, Option(least=1)] = 128,
-    settings: Annotated[Mapping[str, Any] | None, settings_option(words=True)] = None,
+    settings: Annotated[Mapping[str, Any] | None, settings_option()] = None,
     seed: Annotated[int, Option(least=0)] = 0,
     rows: RowSettings,
     reading: CollectionSettings,

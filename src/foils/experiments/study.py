@@ -124,7 +124,7 @@ class StudySettings(Settings):
     measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_names, metavar="MEASURES")] = None
     split: str = "train"
     test_split: Annotated[str, Option(flag="--test", metavar="SPLIT")] = "test"
-    training: Annotated[Mapping[str, Any], settings_option("training", words=True)] = field(default_factory=dict)
+    training: Annotated[Mapping[str, Any], settings_option("training")] = field(default_factory=dict)
 
     defaults: ClassVar[dict[str, Any]] = {"temperature": 0.05, "batches": "random"}
 

@@ -548,14 +548,14 @@ def key_values(text: str) -> tuple[str, dict[str, str]]:
 _WORD = re.compile(r"(?!(?:true|false|null|NaN|Infinity)\Z)(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*")
 
 
-def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:
-    """Read NAME=VALUE of each text, the value as JSON; a later one of a name holds.
+def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[str, Any]:
+    """Read NAME=VALUE of each text; a later one of a name holds.
+
+    The value is JSON, or a word, as in mixing=gradnorm, or a path, as in guide=./model.
 
     Args:
         texts: as the program is given them.
         option: name of the keyword argument that they are for.
-        words: whether a value that is not JSON may be a word, as in mixing=gradnorm, or a path, as
-            in guide=./model.
 
     Raises:
         InputError: a text that is not of this form.
@@ -566,7 +566,7 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
         if not equals:
             raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
         try:
-            settings[name] = value if words and _WORD.fullmatch(value) else json.loads(value)
+            settings[name] = value if _WORD.fullmatch(value) else json.loads(value)
         except (ValueError, RecursionError) as error:
             expected = "a number, true, false or a list as in [100, 200, 400, 600]"
             raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
@@ -598,7 +598,7 @@ def settings_checked(what: str, known: Mapping[str, Any], settings: Mapping[str,
     return {**known, **settings}
 
 
-def settings_option(name: str = "settings", *, flag: str = "--set", words: bool = False) -> Option:
+def settings_option(name: str = "settings", *, flag: str = "--set") -> Option:
     """Return the option of a dictionary of settings, which the program takes as NAME=VALUE (`parsed_settings`)."""
-    parse = functools.partial(parsed_settings, option=name, words=words)
+    parse = functools.partial(parsed_settings, option=name)
     return Option(flag=flag, metavar="NAME=VALUE", parse=parse, repeated=True)

@@ -117,7 +117,7 @@ def select(
     rated: Annotated[SourcesLike, Option(metavar="RATED", repeated=True)],
     *,
     by: Annotated[str, Option(names=(*RULES, BENEFIT))] = "table",
-    settings: Annotated[Mapping[str, Any] | None, settings_option(words=True)] = None,
+    settings: Annotated[Mapping[str, Any] | None, settings_option()] = None,
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,

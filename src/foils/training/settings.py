@@ -99,9 +99,7 @@ class TrainSettings(Settings):
     loss: str | None = None
     target: Annotated[str | None, Option(names=TARGETS, needs={"reranker": True})] = None
     draw_negatives: Annotated[int | None, Option(least=1, needs={"reranker": True})] = None
-    loss_settings: Annotated[Mapping[str, Any], settings_option("loss_settings", words=True)] = field(
-        default_factory=dict
-    )
+    loss_settings: Annotated[Mapping[str, Any], settings_option("loss_settings")] = field(default_factory=dict)
     batch_size: Annotated[int, Option(least=1)] = 128
     mini_batch_size: Annotated[int | None, Option(least=1, needs=_CACHED)] = None
     epochs: Annotated[int, Option(least=1)] = 1
@@ -113,7 +111,7 @@ class TrainSettings(Settings):
     lora: Annotated[int | None, Option(metavar="RANK", least=1, needs=_OF_TRANSFORMERS)] = None
     mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs=_OF_ENCODERS)] = None
     mask_margin: Annotated[float | None, Option(needs={"mask": True})] = None
-    trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer", words=True)] = field(
+    trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer")] = field(
         default_factory=dict
     )
 
@@ -235,9 +233,7 @@ class MethodSettings(Settings):
 
     recipe: Annotated[str | None, Option(names=RECIPES)] = None
     batches: Annotated[str | None, Option(names=ways_of_batching)] = None
-    batch_settings: Annotated[
-        Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches", words=True)
-    ] = None
+    batch_settings: Annotated[Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches")] = None
     also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True)] = ()
 
 
