@@ -110,7 +110,7 @@ def padding(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
     theirs = lengths[np.argsort([-len(text) for text in texts], kind="stable")]
     padded = sum(theirs[at : at + 32].max() * len(theirs[at : at + 32]) for at in range(0, len(theirs), 32))
     windows = tokenized_windows(texts, tokenizer, WINDOW)
-    batches = token_batches(windows, lambda: (tokens_on("cpu"), None))
+    batches = token_batches(windows, lambda: tokens_on("cpu"))
     ours = sum(each["attention_mask"].numel() for _, each in batches)
     return {"ours": round(float(ours / lengths.sum()), 3), "theirs": round(float(padded / lengths.sum()), 3)}
 

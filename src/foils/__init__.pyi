@@ -88,7 +88,7 @@ def batch(collection: foils.data.read.CollectionLike, method: typing.Literal["ra
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
-    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.batching.plan.BatchPlan: ...
 def describe(collection: foils.data.read.CollectionLike, *, columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ...,
@@ -104,13 +104,13 @@ def export(collection: foils.data.read.CollectionLike, source: foils.data.source
     add_judgements: foils.data.read.AddedLike = ...) -> foils.data.negatives.Exported: ...
 def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
     "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
-    draw: str = ..., near_duplicate: float | None = ..., keep_positives: bool = ..., seed: int = ...,
-    pool: typing.Literal["random", "bm25", "dense"] = ..., pool_depth: int = ..., language: typing.Literal["auto",
-    "none", "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "dutch_porter", "english",
-    "esperanto", "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian", "indonesian", "irish",
-    "italian", "lithuanian", "nepali", "norwegian", "persian", "polish", "porter", "portuguese", "romanian", "russian",
-    "serbian", "sesotho", "spanish", "swedish", "tamil", "turkish", "yiddish"] = ..., k1: float | None = ...,
-    b: float | None = ..., margin: float | None = ..., relative_margin: float | None = ...,
+    draw: typing.Literal["top", "uniform"] = ..., near_duplicate: float | None = ..., keep_positives: bool = ...,
+    seed: int = ..., pool: typing.Literal["random", "bm25", "dense"] = ..., pool_depth: int = ...,
+    language: typing.Literal["auto", "none", "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch",
+    "dutch_porter", "english", "esperanto", "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian",
+    "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "persian", "polish", "porter", "portuguese",
+    "romanian", "russian", "serbian", "sesotho", "spanish", "swedish", "tamil", "turkish", "yiddish"] = ...,
+    k1: float | None = ..., b: float | None = ..., margin: float | None = ..., relative_margin: float | None = ...,
     max_score: float | None = ..., min_score: float | None = ..., scorer: typing.Literal["own", "encoder",
     "cross-encoder"] = ..., cross_encoder: foils.encode.opening.CrossEncoderLike | None = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
@@ -118,7 +118,7 @@ def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["ran
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.candidates.Mined: ...
 def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluation.doors.SystemsLike | None = ..., *,
     run: foils.evaluation.doors.SystemsLike | None = ..., reranker: foils.evaluation.doors.SystemsLike | None = ...,
@@ -132,8 +132,7 @@ def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluati
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
-    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ...,
+    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.evaluation.doors.Evaluation: ...
 def demo(output: str | pathlib.Path = ..., *, encoder: str = ..., model: str = ...,
     seed: int = ...) -> foils.experiments.doors.Demo: ...
@@ -171,7 +170,7 @@ def score(collection: foils.data.read.CollectionLike, sources: foils.data.source
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.experiments.score.Scored: ...
 def label(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, n: int = ...,
     ask: foils.labelling.doors.AskLike | None = ..., output: str | pathlib.Path | None = ...,
@@ -184,7 +183,7 @@ def label(collection: foils.data.read.CollectionLike, sources: foils.data.source
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.doors.Labelled: ...
 def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.labelling.doors.AskLike | None = ..., budget: float = ..., positive_precision: float = ...,
@@ -197,7 +196,7 @@ def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sourc
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.relabelling.Relabelled: ...
 def generate(collection: foils.data.read.CollectionLike, *, top: int = ..., split: str = ..., seed: int = ...,
     limit: int | None = ..., prompt: foils.llm.questions.TemplateLike = ..., domain: str | None = ...,
@@ -215,7 +214,7 @@ def filter(collection: foils.data.read.CollectionLike, source: foils.data.source
     encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
-    encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
     method: typing.Literal["union", "rrf"] = ..., top: int | None = ..., rrf_k: float = ...,
@@ -226,11 +225,11 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
-    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ..., vectors: foils.encode.opening.StoreLike | None = ...,
-    llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
-    llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
-    price: foils.llm.asking.Price | None = ..., max_cost: float | None = ...) -> foils.mining.scorers.ScoredPairs: ...
+    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
+    vectors: foils.encode.opening.StoreLike | None = ..., llm_model: foils.llm.asking.LanguageModelLike = ...,
+    base_url: str | None = ..., key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
+    concurrency: int = ..., price: foils.llm.asking.Price | None = ...,
+    max_cost: float | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.rating.session.JudgesLike = ..., between_judge: foils.rating.session.JudgeLike | None = ...,
     temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,
@@ -244,7 +243,7 @@ def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
-    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.rating.doors.Rated: ...
 def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.opening.EncoderLike = ...,
     dimensions: foils.searching.dimensions.Method | None = ..., run: str | pathlib.Path | None = ...,
@@ -261,8 +260,7 @@ def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.op
     corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     ray: str | None = ..., max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
-    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., encode_batch: int | None = ...,
-    trust_remote_code: bool = ...,
+    precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.retriever.Answered: ...
 def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, top: int = ...,
     regularization: float = ..., weight: typing.Literal["gated", "residual_only", "gradient_weighted",
@@ -271,7 +269,7 @@ def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sour
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
-    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.benefit.Composed: ...
 def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table", "percentile", "mixture", "relative",
     "simans", "denoise", "optimal", "curriculum", "benefit"] = ..., settings: collections.abc.Mapping[str,
@@ -282,7 +280,7 @@ def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table",
     ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
-    "float16"] = ..., encode_batch: int | None = ..., trust_remote_code: bool = ...,
+    "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
 def train(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike | None = ..., *,
     model: foils.training.doors.ModelLike = ..., output: str | pathlib.Path, reranker: bool = ...,

@@ -23,14 +23,14 @@ def folder(beir_folder):
 
 def test_the_encoder_options_reach_the_encoder(foils, folder, tmp_path, loaded):
     given = ["--encoder", "my model", "--max-length", 64, "--device", "cpu"]
-    given += ["--query-prompt", "q: ", "--document-prompt", "@d", "--precision", "bfloat16", "--encode-batch", 7]
+    given += ["--query-prompt", "q: ", "--document-prompt", "@d", "--precision", "bfloat16"]
     given += ["--trust-remote-code"]
     ended = foils("mine", folder, "--with", "dense", "-o", tmp_path / "x", *given)
     assert ended.status == 0
     [(name, settings)] = loaded
     assert name == "my model"
     assert (settings.query_prompt, settings.document_prompt, settings.max_length) == ("q: ", "@d", 64)
-    assert (settings.precision, settings.encode_batch, settings.device) == ("bfloat16", 7, "cpu")
+    assert (settings.precision, settings.device) == ("bfloat16", "cpu")
     assert settings.trust_remote_code
 
 

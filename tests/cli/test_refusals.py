@@ -94,7 +94,7 @@ mine nowhere --with trisampler --draw uniform -o out
 mine nowhere --with cross-encoder --cross-encoder m --pool random --encoder e -o out
 filter nowhere a --min-score 1 --encoder e -o out
 rate nowhere s --judge llm:m --temperature 0.5 -o out
-rate nowhere s --judge recorded:r --max-length 9 -o out
+rate nowhere s --judge llm:m --max-length 9 -o out
 search nowhere --run r --dimensions rdime --share 0.5
 train nowhere a --reranker --similarity dot -o out
 train nowhere --model static:m --max-length 64 -o out

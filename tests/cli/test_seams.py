@@ -92,13 +92,13 @@ SEAMS = f"""
 describe small --json out.json
 mine small {OUT}
 mine small --top 2 --relative-margin 0.3 --max-score 3 -o out.parquet
-mine small --ranks 1-6 --draw simans:5,-1 -o out.parquet
+mine small --ranks 1-6 --draw uniform -o out.parquet
 generate small --base-url URL --llm-model m --top 3 --limit 2 --price 1000000,0 {OUT}
 fuse small {BOTH} --method rrf --rrf-k 9 {OUT}
 filter small bm25.parquet --max-score 1 {OUT}
 score-pairs learnable learnable.parquet --teacher bi-encoder:static {OUT}
 score small {BOTH} {V} --json out.json --report out.html
-rate small random.parquet {V} --judgements kept --degree 2 {OUT}
+rate small random.parquet {V} --degree 2 {OUT}
 label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv --json out.json
 select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 {OUT}
 select {BOTH} --by benefit --set top=2 --collection small --seed 3 {V} -o out.parquet

@@ -80,12 +80,12 @@ def test_vectors_are_those_of_the_model_itself(minilm):
         np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
 
 
-def test_vectors_come_in_the_order_of_the_texts_whatever_the_batch_size(layer):
-    encoder, one = (SentenceEncoder(layer, EncoderSettings(encode_batch=size)) for size in (16, 1))
+def test_vectors_come_in_the_order_of_the_texts_whatever_the_batches(layer, monkeypatch):
+    encoder = SentenceEncoder(layer)
     forward = encoder.encode(TEXTS, "document")
     np.testing.assert_allclose(encoder.encode(TEXTS[::-1], "document")[::-1], forward, atol=1e-6)
-    np.testing.assert_allclose(one.encode(TEXTS, "document"), forward, atol=1e-6)
-    assert one.fingerprint == encoder.fingerprint
+    monkeypatch.setitem(forward_module.TOKENS, "cpu", 1)
+    np.testing.assert_allclose(encoder.encode(TEXTS, "document"), forward, atol=1e-6)
     assert encoder.encode([], "query").shape == (0, 384)
 
 
@@ -194,7 +194,7 @@ def test_prompts_that_are_asked_for():
 
 def test_fingerprints_tell_models_apart():
     base = SentenceEncoder(static()).fingerprint
-    how = EncoderSettings(encode_batch=3, trust_remote_code=True)
+    how = EncoderSettings(trust_remote_code=True)
     for same_one in (SentenceEncoder(static()), SentenceEncoder(static(), how, name="another")):
         assert same_one.fingerprint == base
     changed, more, short = static(), static(), static()
@@ -396,18 +396,18 @@ class Words:
         return {"input_ids": mask * self.numbers[rows][:, None], "attention_mask": mask}
 
 
-@given(st.lists(st.integers(0, 40), max_size=80), st.integers(1, 90), st.integers(1, 90), st.none() | st.integers(1, 9))
-def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(lengths, tokens, window, size):
+@given(st.lists(st.integers(0, 40), max_size=80), st.integers(1, 90), st.integers(1, 90))
+def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(lengths, tokens, window):
     texts = [" ".join([str(row + 1)] * length) for row, length in enumerate(lengths)]
     rows = []
     windows = tokenized_windows(texts, Words, window)  # type: ignore[arg-type]
-    for chosen, features in token_batches(windows, lambda: (tokens, size)):
+    for chosen, features in token_batches(windows, lambda: tokens):
         rows += chosen.tolist()
         ids, mask = features["input_ids"], features["attention_mask"]
         assert mask.sum(1).tolist() == [lengths[row] for row in chosen]
         assert ids.sum(1).tolist() == [lengths[row] * (row + 1) for row in chosen]
         assert ids.shape[1] == max(1, *(lengths[row] for row in chosen), 1)
-        assert len(chosen) <= size if size else len(chosen) == 1 or ids.size <= tokens
+        assert len(chosen) == 1 or ids.size <= tokens
     assert sorted(rows) == list(range(len(texts)))
 
 
@@ -417,7 +417,7 @@ def test_a_larger_window_pads_less():
     padded = []
     for window in (8, 400):
         windows = tokenized_windows(texts, Words, window)  # type: ignore[arg-type]
-        batches = token_batches(windows, lambda: (300, None))
+        batches = token_batches(windows, lambda: 300)
         padded.append(sum(features["input_ids"].size for _, features in batches) / words)
     assert padded[1] < 1.06 < padded[0] + 0.06
 
@@ -431,15 +431,13 @@ def test_vectors_are_the_models_own_however_texts_are_cut(make, tmp_path, monkey
         for kind in ("query", "document")
     }
     prompts = {"query_prompt": "ba be ", "document_prompt": "ba be "}
-    encoders = [SentenceEncoder(model, EncoderSettings(**prompts, encode_batch=size)) for size in (None, 7)]
+    encoder = SentenceEncoder(model, EncoderSettings(**prompts))
     for tokens, window, threads in ((1024, 1024, 1), (64, 9, 3)):
         monkeypatch.setattr(forward_module, "WINDOW", window)
         monkeypatch.setitem(forward_module.TOKENS, "cpu", tokens)
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        for encoder in encoders:
-            for kind in ("query", "document"):
-                np.testing.assert_allclose(encoder.encode(VARIED, kind), expected[kind], atol=2e-6)  # type: ignore[arg-type]
-    assert len({encoder.fingerprint for encoder in encoders}) == 1
+        for kind in ("query", "document"):
+            np.testing.assert_allclose(encoder.encode(VARIED, kind), expected[kind], atol=2e-6)  # type: ignore[arg-type]
 
 
 def test_batches_run_side_by_side_and_leave_torch_its_threads():
@@ -479,7 +477,6 @@ def test_logits_come_before_the_activation(cross):
     found = logits(model, PAIRS)
     assert found.dtype == np.float32
     assert 1 / (1 + np.exp(-found)) == pytest.approx(model.predict(PAIRS, activation_fn=torch.nn.Sigmoid()), abs=1e-6)
-    assert logits(model, PAIRS, batch_size=1) == pytest.approx(found, rel=1e-5, abs=1e-5)
     assert logits(model, []).shape == (0,)
 
 

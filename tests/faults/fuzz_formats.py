@@ -254,13 +254,6 @@ NEGATIVES: dict[str, list[Any]] = {
     "cosine": [0.5, 0.25, None],
     "weight": [1.0, 0.0, 0.5],
 }
-ANSWERS: dict[str, list[Any]] = {
-    "query_id": ["q1", "1"],
-    "first": ["d1", "7"],
-    "second": ["d2", "d1"],
-    "forward": [0.75, 0.5],
-    "backward": [0.25, None],
-}
 
 
 def _parquet_rows(data: bytes) -> int:
@@ -273,17 +266,6 @@ def _negatives(path: Path) -> int:
         if name in negatives.table.column_names and np.isinf(negatives.table[name].to_numpy()).any():
             raise BrokenPromiseError(f"an infinite {name} was taken")
     return len(negatives)
-
-
-def _answers(path: Path) -> int:
-    from foils.rating.judges import read_answers
-
-    table = read_answers(path)
-    for name in ("forward", "backward"):
-        values = np.asarray(table[name].to_numpy(), float)
-        if ((values < 0) | (values > 1)).any():
-            raise BrokenPromiseError("a probability outside [0, 1] was taken")
-    return len(table)
 
 
 # What language models say, and are asked
@@ -325,7 +307,6 @@ FORMATS: dict[str, Format] = {
                _search_answers, lambda data: len(records(data)), True, "answers.jsonl"),
         Format("negatives-parquet", lambda: [parquet(pa.table(NEGATIVES))], _negatives, _parquet_rows,
                file="a.parquet"),
-        Format("judgements-parquet", lambda: [parquet(pa.table(ANSWERS))], _answers, _parquet_rows, file="b.parquet"),
         Format("llm-answer", lambda: [
             b'{"negatives": ["one text", "another \\"text\\""]}', b"<think>[1]</think>\n```json\n[\"a\", \"b\"]\n```",
             b'1. first\n2) second\n- third', b'[{"text": "a"}, {"text": "b', b'{"negatives": ["cut off", "he'],

@@ -27,7 +27,7 @@ OUTPUTS = {
     "fuse": "fuse made bm25.parquet dense.parquet -o OUT",
     "score json": "score made bm25.parquet --json OUT",
     "score report": "score made bm25.parquet --report OUT",
-    "rate": "rate made bm25.parquet --judgements judged -o OUT",
+    "rate": "rate made bm25.parquet -o OUT",
     "select": "select rated.parquet --by percentile -o OUT",
     "batch": "batch made --with random --batch-size 2 -o OUT",
     "evaluate": "evaluate made --run made.trec --json OUT",

@@ -25,7 +25,6 @@ from foils.mining.rules import (
     Margin,
     PositiveScores,
     ScoreLimit,
-    SimANS,
     TextPairs,
     TriSampler,
     Uniform,
@@ -282,11 +281,10 @@ def test_margins_by_hand(small, rule, limit, sign):
     pairs = TextPairs(small, np.zeros(2, np.int64), np.ones(2, np.int64), limit + np.array([-1e-6, 1e-6]))
     assert Margin(positives, **rule).marks(pairs).tolist() == [False, True]
     one = np.zeros(1, np.int64)
-    assert positives.reference(one)[0] == scores.min()
-    assert positives.reference(one, mean=True)[0] == pytest.approx(scores.mean())
+    assert positives.lowest(one)[0] == scores.min()
     for bad, message in (({"relative": 1.5}, "at most 1"), ({"absolute": np.nan}, "finite")):
         refused(message, Margin, positives, **bad)
-    refused("no positive; a margin", positives.reference, np.array([3]))
+    refused("no positive; a margin", positives.lowest, np.array([3]))
 
 
 def test_another_scorer_gives_the_scale(small):
@@ -310,7 +308,7 @@ def test_marking_an_existing_table(small, tmp_path):
     asked, given = encoder.encode(queries, "query"), encoder.encode([second, own, fifth], "document")
     cosines = (asked * given).sum(1)
     assert found.table["cosine"].to_pylist() == pytest.approx(cosines, abs=1e-6)
-    assert found.keep.tolist() == (cosines <= positives.reference(np.array([0, 0, 1]))).tolist()
+    assert found.keep.tolist() == (cosines <= positives.lowest(np.array([0, 0, 1]))).tolist()
     with pytest.raises(InputError, match="cosine already"):
         filter_negatives(found, small, [], scorer=scorer)
 
@@ -380,21 +378,6 @@ def test_what_is_drawn_of_a_random_order_does_not_depend_on_the_document():
     found = mine_negatives(world, RandomRetriever(world), split="train", top=1, ranks=(0, 2), draw=Uniform())
     places = (world.document_rows(found.kept()["doc_id"].to_pylist()) + 0.5) / documents
     assert abs(places.mean() - 0.5) < 4 * np.sqrt(1 / 12 / queries)
-
-
-def test_simans_draws_as_its_formula_says(many):
-    world, queries, documents = many
-    positives = PositiveScores.of(world, DenseRetriever(queries, documents), np.arange(QUERIES))
-    counts = drawn(many, draw=SimANS(positives, a=30.0, b=-0.3))
-    cosines = np.linspace(0.8, 0.25, 12)
-    p = np.exp(-30.0 * (cosines - 0.9 + 0.3) ** 2)
-    assert stats.chisquare(counts, QUERIES * p / p.sum()).pvalue > 1e-4
-    assert counts.argmax() in (3, 4, 5)  # the peak is at 0.6
-    flat = drawn(many, draw=SimANS(positives, a=0.0))
-    assert (flat == drawn(many, draw=Uniform())).all()
-    refused("at least 0", SimANS, positives, a=-1.0)
-    none = TextPairs(world, np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, np.nan))
-    refused("needs a scorer", SimANS(positives).log_weights, none)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from foils.mining.rules import (
     Margin,
     PositiveScores,
     ScoreLimit,
-    SimANS,
     TextPairs,
     TriSampler,
     Uniform,
@@ -56,9 +55,6 @@ WAYS = {
     "shaken": lambda world: {"retriever": shaken(world)},
     "later window": lambda world: {"retriever": world.dense(), "ranks": (3, 8)},
     "uniform draw": lambda world: {"retriever": world.dense(), "ranks": (0, 20), "draw": Uniform()},
-    "SimANS": lambda world: {
-        "retriever": world.dense(), "ranks": (0, 20), "draw": SimANS(world.scores(), a=30.0, b=-0.1),
-    },
     "margin, minimum": lambda world: {"retriever": world.dense(), "rules": [Margin(world.scores(), relative=0.05)]},
     "margin of a random order": lambda world: {
         "retriever": RandomRetriever(world.collection), "ranks": (0, DOCUMENTS), "scorer": world.dense(),
@@ -208,7 +204,6 @@ def test_a_query_with_one_positive_can_be_planted_in_unless_something_compares_w
     assert of(world, ranks=(0, 1), draw=Uniform()).returned == 1  # the first of q0, the last of q1
     assert of(world, rules=[ScoreLimit(0.85)]).returned == 0
     assert of(world, rules=[Margin(scores, absolute=0.1)]) is None
-    assert of(world, ranks=(0, 3), draw=SimANS(scores)) is None
     assert of(world, rules=[TriSampler(world.collection, world.queries, world.documents)]) is None
     both = small_world({"q0": {"d1": 1, "d2": 1}, "q1": {"d1": 1}})
     found = of(both, rules=[Margin(small_scores(both), absolute=-1.0)])

@@ -67,13 +67,13 @@ def test_random_graphs_are_the_expanders_that_friedman_promises():
 @pytest.mark.parametrize(
     ("offsets", "first", "second", "said"),
     [
-        ([0, 2], [0], [0], "with itself"),
-        ([0, 2, 4], [0], [3], "different queries"),
-        ([0, 2], [0], [2], "outside"),
-        ([0, 2, 4], [2, 0], [3, 1], "ordered by query"),
+        ([0, 2], [0], [0], "1 of 1 pairs are not two candidates"),
+        ([0, 2, 4], [0], [3], "1 of 1 pairs are not two candidates"),
+        ([0, 2], [0], [2], "of 2 in all"),
+        ([0, 2, 4], [2, 0], [3, 1], "query by query"),
         ([1, 2], [], [], "offsets"),
         ([0, 3, 2], [], [], "offsets"),
-        ([0, 2], [0, 1], [1], "same length"),
+        ([0, 2], [0, 1], [1], "as many first as second"),
     ],
 )
 def test_faulty_pairs_are_refused(offsets, first, second, said):

@@ -1,8 +1,6 @@
-"""Judges, their agreement, and the record of their judgements."""
+"""Judges, their agreement, and their answers kept."""
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy.special import expit, logit
 
@@ -17,13 +15,12 @@ from foils.rating import (
     CrossEncoderJudge,
     Judgements,
     Pairs,
-    RecordedJudge,
     all_pairs,
     ask,
     combined,
     session,
 )  # fmt: skip
-from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.errors import FailureError, InputError
 from judging import LetterEncoder, NumberJudge, letters
 from refusals import refused
 
@@ -82,38 +79,6 @@ def test_answers_that_are_no_probabilities_are_failures(answers):
         ask(Faulty(), letters((2,)), all_pairs([2]))
 
 
-def answers(path, **columns):
-    whole = {"query_id": ["q"], "first": ["a"], "second": ["b"], "forward": [0.5], "backward": [0.5], **columns}
-    pq.write_table(pa.table({name: values for name, values in whole.items() if values is not None}), path)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"forward": ["x"]}, "column forward is string, expected double"),
-        ({"query_id": [1.0]}, "column query_id is double, expected string"),
-        ({"first": [None]}, "1 rows have no first"),
-        ({"forward": [float("inf")]}, r"1 values of forward are outside \[0, 1\]"),
-        ({"forward": None, "backward": None}, "no column forward, backward"),
-        (
-            {
-                "query_id": ["q", "q"],
-                "first": ["a", "a"],
-                "second": ["b", "b"],
-                "forward": [0.1, 0.9],
-                "backward": [0.9, 0.1],
-            },
-            "1 pairs are judged more than once",
-        ),
-    ],
-)
-def test_answers_that_are_none(tmp_path, columns, message):
-    path = answers(tmp_path / "a.parquet", **columns)
-    with pytest.raises(FormatError, match=rf"a\.parquet: {message}"):
-        RecordedJudge(path)
-
-
 def test_combining_leaves_out_a_judge_that_lacks_an_order_of_a_pair():
     # pair 0: both judges, (.6 + .8)/2 and (.5 + .1)/2; pair 1: the second lacks an order; pair 2: nobody has both
     one = Judgements(np.array([0.6, 0.6, np.nan]), np.array([0.5, 0.4, 0.5]))
@@ -122,25 +87,6 @@ def test_combining_leaves_out_a_judge_that_lacks_an_order_of_a_pair():
     np.testing.assert_allclose(found.forward, [0.7, 0.6, np.nan])
     np.testing.assert_allclose(found.backward, [0.3, 0.4, np.nan])
     np.testing.assert_allclose(found.preference, [np.mean([0.55, 0.85]), 0.6, np.nan])
-
-
-def test_answers_in_a_file_are_found_in_any_order_of_rows_and_documents(tmp_path):
-    """Queries of other collections, documents of others' queries and turned pairs among them."""
-    candidates, pairs, rng = letters((4, 5, 3)), all_pairs([4, 5, 3]), np.random.default_rng(0)
-    ids, known = candidates.doc_ids.to_pylist(), rng.random((2, len(pairs)))
-    rows = [
-        (candidates.query_ids[q], ids[a], ids[b], *one)
-        if i % 2
-        else (candidates.query_ids[q], ids[b], ids[a], *one[::-1])
-        for i, (q, a, b, one) in enumerate(zip(pairs.query, pairs.first, pairs.second, known.T, strict=True))
-    ]
-    rows = [rows[i] for i in rng.permutation(len(rows)) if i] + [("other", "a", "b", 0.1, 0.2)]
-    rows += [("q0", "q1d0", "q0d0", 0.3, 0.4), ("q1", "q0d0", "q0d1", 0.3, 0.4)]
-    names = ("query_id", "first", "second", "forward", "backward")
-    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), tmp_path / "a.parquet")
-    found = ask(RecordedJudge(tmp_path / "a.parquet"), candidates, pairs)
-    assert np.isnan(found.forward[0])
-    np.testing.assert_array_equal([found.forward[1:], found.backward[1:]], known[:, 1:])
 
 
 def words():
@@ -195,9 +141,10 @@ class FakeCrossEncoder:
         return np.array(scores, np.float32)
 
 
-def test_the_cross_encoder_judges_by_the_difference_of_its_logits():
+def test_the_cross_encoder_judges_by_the_difference_of_its_logits(tmp_path):
     candidates = Candidates.of_lists(["q"], ["abc"], [[("d0", "abc"), ("d1", "a"), ("d2", "ab"), ("d3", "")]])
-    judge, pairs = CrossEncoderJudge(FakeCrossEncoder(), temperature=2.0), all_pairs([3])
+    scorer = CrossEncoderScorer(FakeCrossEncoder(), VectorStore(tmp_path))
+    judge, pairs = CrossEncoderJudge(scorer, temperature=2.0), all_pairs([3])
     found = judge.judge(candidates, Pairs(candidates.offsets, pairs.first, pairs.second))
     np.testing.assert_allclose(found, expit([1.0, 0.5, -0.5]))
     refused("NaN or infinite", judge.score, candidates, np.arange(4), error=FailureError)
@@ -213,5 +160,5 @@ def test_logits_are_kept_with_a_teachers(tmp_path):
         )
     )  # fmt: skip
     model.predict = None
-    found = CrossEncoderJudge(model, store=store).judge(candidates, all_pairs([2]))
+    found = CrossEncoderJudge(CrossEncoderScorer(model, store)).judge(candidates, all_pairs([2]))
     np.testing.assert_allclose(found, [expit(2.0)])

@@ -1,4 +1,4 @@
-"""foils rate by recorded answers and by language models."""
+"""foils rate by a judge that knows, and by language models."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import json
 import re
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import foils
@@ -16,7 +14,7 @@ from foils.data import Negatives
 from foils.encode.opening import AT_128
 from foils.llm import Client, LLMSettings
 from foils.rating import QuestionSettings
-from foils.rating.session import JudgeSettings, Opening
+from foils.rating.session import JUDGES, JudgeKind, JudgeSettings, Opening
 from foils.runtime.errors import FailureError, InputError
 from judging import listed
 from llm_server import Reply, serving
@@ -25,12 +23,16 @@ from tiny_models import tiny_cross_encoder
 QUERIES, LEVELS = {f"q{i}": f"query {i}" for i in range(3)}, {f"d{i}": f"w{i}" for i in range(8)}
 
 
-def record(path, preference):
-    """Write P(di ≻ dj) for all queries and i > j."""
-    pairs = [(q, i, j) for q in QUERIES for i in range(8) for j in range(i)]
-    rows = [(q, f"d{i}", f"d{j}", preference(i, j), 1 - preference(i, j)) for q, i, j in pairs]
-    names = ("query_id", "first", "second", "forward", "backward")
-    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
+class LevelJudge:
+    """σ of the difference of the numbers in the texts w0, w1, …"""
+
+    name = fingerprint = "levels"
+    antisymmetric = True
+
+    def judge(self, candidates, pairs):
+        texts = candidates.texts(pairs.first), candidates.texts(pairs.second)
+        first, second = (np.array([int(text[1:]) for text in of_pairs]) for of_pairs in texts)
+        return 1 / (1 + np.exp(second - first))
 
 
 @pytest.fixture
@@ -40,14 +42,14 @@ def folder(tmp_path, monkeypatch, beir_folder):
     documents, qrels = {key: ("", text) for key, text in LEVELS.items()}, {query: {"d7": 1} for query in QUERIES}
     made = beir_folder("small", documents=documents, queries=QUERIES, qrels={"train": qrels})
     listed([(query, f"d{i}") for query in QUERIES for i in range(7)]).write(made / "negatives.parquet")
-    record(made / "answers.parquet", lambda i, j: 1 / (1 + np.exp(j - i)))
+    monkeypatch.setitem(JUDGES, "levels", JudgeKind(lambda *_: LevelJudge()))
     return made
 
 
 def rate(folder, *more):
-    recorded = () if "--judge" in more else ("--judge", f"recorded:{folder / 'answers.parquet'}")
+    judge = () if "--judge" in more else ("--judge", "levels")
     given = [str(folder), str(folder / "negatives.parquet"), "-o", str(folder / "rated.parquet")]
-    return run(["rate", *given, *recorded, *more])
+    return run(["rate", *given, *judge, *more])
 
 
 def gaps(folder, column="gap"):
@@ -143,34 +145,13 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, tmp_path, capsy
     assert [(each["model"], each["answer"]) for each in told] == [("x", "preference"), ("y", "token")]
 
 
-def test_the_answers_of_an_ensemble_are_written_and_read_together(folder, tmp_path):
-    def answer(number, asked):
-        """Model two says A whatever is shown, and fails where w6 comes second."""
-        content = asked["messages"][0]["content"]
-        if asked["model"] == "two":
-            return Reply("?" if re.search(r"Passage B:\n<\S+>\nw6", content) else json.dumps({"preference": 0.9}))
-        return by_number(number, asked)
-
-    kept = tmp_path / "kept.parquet"
-    with serving(answer) as server:
-        judges = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url]
-        assert rate(folder, *judges, "--judgements", str(kept), "--json", str(folder / "r.json")) == 1
-        assert rate(folder, *judges, "--judgements", str(kept), "--json", str(folder / "r.json"), "--accept-judge") == 0
-    rows = pq.read_table(kept).to_pylist()
-    of_w6 = [row for row in rows if "d6" in (row["first"], row["second"])]
-    assert [row["forward"] > 0.5 for row in of_w6] == [row["first"] > row["second"] for row in of_w6], "one alone"
-    together = gaps(folder)
-    assert rate(folder, "--judge", f"recorded:{kept}") == 0
-    np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
-
-
 def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeypatch, capsys):
     from foils.encode.models import load_cross_encoder as load
 
     place = tiny_cross_encoder(tmp_path, [*LEVELS.values(), "query"])
     asked = {}
     monkeypatch.setattr(
-        "foils.rating.session.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
+        "foils.encode.opening.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
     )
     options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
     assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
@@ -209,7 +190,6 @@ def test_a_device_reaches_a_bi_encoder_however_it_is_named(folder, monkeypatch, 
         ("--judge llm:m,temperature=-1", "at least 0"),
         ("--judge llm:m,price=1", "two numbers"),
         ("--judge llm:m --max-cost 3", "--max-cost 3.0 without a price of m"),
-        ("--judge recorded:answers.parquet,temperature=1", "has no settings"),
     ],
 )
 def test_bad_input_is_said(folder, capsys, more, said):

@@ -227,12 +227,3 @@ def test_a_stopped_run_ends_with_the_same_table(tmp_path, monkeypatch):
     assert again.digest == whole.digest
     assert first.asked > 0
     assert first.asked + second.asked == 2 * len(whole.pairs), "nothing is asked twice"
-
-
-def test_judgements_that_were_written_are_a_judge(tmp_path):
-    first = rated(NumberJudge(bias=0.03), {"q0": 7, "q1": 4})
-    first.write_judgements(tmp_path / "answers.parquet")
-    again = rated(f"recorded:{tmp_path / 'answers.parquet'}", {"q0": 7, "q1": 4})
-    np.testing.assert_array_equal(again.judgements.forward, first.judgements.forward)
-    np.testing.assert_array_equal(again.judgements.backward, first.judgements.backward)
-    np.testing.assert_array_equal(column(again, "gap"), column(first, "gap"))

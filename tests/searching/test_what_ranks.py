@@ -28,7 +28,6 @@ IDLE = {  # whatever chooses, weighs, compares or computes vectors
     "document_prompt": "passage: ",
     "similarity": "dot",
     "precision": "bfloat16",
-    "encode_batch": 8,
     "device": "cpu",
 }
 
@@ -69,7 +68,7 @@ def test_bm25_refuses_every_option_of_vectors(small, folder, no_model, name):
 
 @pytest.mark.parametrize("deploys", ["model", "both"])
 def test_where_vectors_rank_the_same_options_are_taken(small, folder, deploys):
-    names = ("second_pass", "feedback_depth", "k_plus", "similarity", "encode_batch", "document_prompt", "device")
+    names = ("second_pass", "feedback_depth", "k_plus", "similarity", "document_prompt", "device")
     options = {name: IDLE[name] for name in names}
     assert len(foils.search(small, model=folder(deploys), split="test", dimensions="rocchio", **options).run.table)
     assert len(foils.search(small, model=folder(deploys), split="test", dimensions="rdime", scaled=False).run.table)

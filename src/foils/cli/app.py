@@ -65,12 +65,6 @@ PROMOTED = _output(
     name="promoted",
     write="promoted.write",
 )
-JUDGEMENTS = _output(
-    "Write the answers of all judges together to this file, as a judge for later: --judge recorded:FILE.",
-    files.PARQUET,
-    name="judgements",
-    write="write_judgements",
-)
 OPEN = Setting(
     "open_report", bool | None, Option(flag="--open"), None,
     "Open the report in a browser (on a terminal). Default: yes.", "Output",
@@ -374,7 +368,7 @@ DOORS: dict[str, Verb] = {
     "study": Verb(advice="report {output} -o report.html"),
     "report": Verb((PAGE,)),
     "demo": Verb((OPEN,), _open_report),
-    "rate": Verb((NEGATIVES, JUDGEMENTS), advice="select {output} -o train.parquet"),
+    "rate": Verb((NEGATIVES,), advice="select {output} -o train.parquet"),
     "label": Verb(advice=_after_label),
     "relabel": Verb((NEGATIVES, PROMOTED), advice=f"{TRAIN} [--add-judgements {{promoted}}]"),
     "select": Verb((NEGATIVES,), advice=TRAIN),

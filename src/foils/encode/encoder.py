@@ -50,9 +50,10 @@ WINDOW = 1_024  # texts tokenised together; with more the share of padding falls
 ON_GPU = 4_096  # such texts of a GPU: the first of them it waits for
 TOKENS = {"cpu": 1_024, "cuda": 65_536}  # of a batch, with padding, by type of device
 ON_OTHERS = 16_384
+UNPADDED = 1 << 20  # such tokens where none is padded, as of a word table
 AT_ONCE = 65_536  # texts that a GPU is given in one call, sorted by length together
 NUMBERS = 1 << 26  # of their vectors together
-# Texts, of a model that makes its batches itself and cuts texts; of one that does not: `WINDOW`.
+# Texts of a batch, or pairs, of a model that makes its batches itself and cuts texts; else `WINDOW`.
 ENCODE_BATCH = 32
 # Parts of a batch, for models whose device was out of memory.
 _PARTS: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
@@ -103,9 +104,6 @@ class EncoderSettings(Settings):
             natively and the lowest cosine to float32 over a sample of the collection is at least
             .999, and float32 elsewhere; it reports the loss. In Python a loaded model stays as it
             is by auto.
-        encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding.
-            Default: as many as 1,024 tokens hold on a processor, 65,536 on CUDA, and 16,384
-            elsewhere.
         trust_remote_code: Run code that comes with the model.
     """
 
@@ -117,7 +115,6 @@ class EncoderSettings(Settings):
     document_prompt: str | None = None
     similarity: Annotated[str | None, Option(names=SIMILARITIES, in_program=False)] = None
     precision: Annotated[str, Option(names=PRECISIONS)] = "auto"
-    encode_batch: Annotated[int | None, Option(least=1)] = None
     trust_remote_code: bool = False
 
 
@@ -209,13 +206,13 @@ class SentenceEncoder:
         """
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
-        model, prompt, size = self.model, self._prompts[kind], self.settings.encode_batch
+        model, prompt = self.model, self._prompts[kind]
         tokenizer = plain_tokenizer(model, prompt=prompt, task=kind)
         if tokenizer is not None:
-            vectors = model_outputs(model, texts, self.dimension, tokenizer, task=kind, size=size)
+            vectors = model_outputs(model, texts, self.dimension, tokenizer, task=kind)
         else:
             encode = model.encode_query if kind == "query" else model.encode_document
-            size = size or (WINDOW if self.max_length is None else ENCODE_BATCH)
+            size = WINDOW if self.max_length is None else ENCODE_BATCH
             tensor = encode(
                 list(texts), prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True,
                 normalize_embeddings=False,
@@ -322,7 +319,6 @@ def model_outputs(
     *,
     output: str = "sentence_embedding",
     task: str | None = None,
-    size: int | None = None,
 ) -> Floats:
     """Return (n, width) float32 of what a model gives for texts, or for pairs of texts, in batches of tokens.
 
@@ -336,7 +332,6 @@ def model_outputs(
         tokenize: texts → their tokens.
         output: name of the model's output.
         task: "query" or "document", where the model knows both; None: neither.
-        size: texts of a batch; None: as many as its tokens allow (`tokens_on`).
 
     Raises:
         FailureError: the device's memory does not hold one text.
@@ -345,12 +340,10 @@ def model_outputs(
 
     values, waiting = np.empty((len(texts), width), np.float32), list[tuple[Rows, Any]]()
     device, more = model.device, {} if task is None else {"task": task}
-    if not tokenize.padding:
-        size = size or WINDOW
+    most = tokens_on(device.type) if tokenize.padding else UNPADDED
 
-    def room() -> tuple[int, int | None]:
-        parts = _PARTS.get(model, 1)
-        return tokens_on(device.type) // parts, None if size is None else max(1, size // parts)
+    def room() -> int:
+        return most // _PARTS.get(model, 1)
 
     def forward(batch: Batch) -> None:
         rows, features = batch
@@ -375,7 +368,7 @@ def model_outputs(
                     f"{problem}; cut texts ({spelled('max_length', '128')}), or take a smaller model"
                 ) from error
         _PARTS[model] = 2 * _PARTS.get(model, 1)
-        log.warning("%s is out of memory: from now on a batch has half as many tokens, %d", device, room()[0])
+        log.warning("%s is out of memory: from now on a batch has half as many tokens, %d", device, room())
         torch.cuda.empty_cache()
         for rows in np.array_split(batch[0], 2):
             fitting((rows, tokenize([texts[row] for row in rows]).batch(np.arange(len(rows)))))
@@ -420,14 +413,14 @@ def tokenized_windows(
 
 
 def token_batches(
-    windows: Iterable[tuple[Rows, Tokens]], room: Callable[[], tuple[int, int | None]], *, pinned: bool = False
+    windows: Iterable[tuple[Rows, Tokens]], room: Callable[[], int], *, pinned: bool = False
 ) -> Iterator[Batch]:
     """Yield (rows, features) of batches of the windows' texts, each window's sorted by their tokens.
 
     Args:
         windows: rows of texts, and their tokens.
         room: asked before each batch: how many tokens it holds at most, padding counted, at least
-            one text; and how many texts instead, or None.
+            one text.
         pinned: whether features lie in memory that a GPU reads by itself.
     """
     for rows, tokens in windows:
@@ -435,8 +428,7 @@ def token_batches(
         order = np.argsort(-lengths, kind="stable")
         at = 0
         while at < len(order):
-            most, size = room()
-            chosen = order[at : at + (size or max(1, most // max(1, int(lengths[order[at]]))))]
+            chosen = order[at : at + max(1, room() // max(1, int(lengths[order[at]])))]
             yield rows[chosen], tokens.batch(chosen, pinned=pinned)
             at += len(chosen)
 
@@ -479,15 +471,12 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
 
 
-def logits(
-    model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int | None = None
-) -> npt.NDArray[np.float32]:
+def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:
     """Return (n,) the model's numbers for (query, document) pairs, before any activation; NaN stays NaN.
 
     Args:
         model: with one output.
         pairs: n.
-        batch_size: pairs at once; None: as many as its tokens allow.
     """
     import torch
     from sentence_transformers import CrossEncoder
@@ -498,9 +487,9 @@ def logits(
         prompt = (model.prompts or {}).get(str(model.default_prompt_name), "")
         tokenizer = plain_tokenizer(model, prompt=prompt, pairs=True)
         if tokenizer is not None:
-            return model_outputs(model, pairs, 1, tokenizer, output="scores", size=batch_size)[:, 0]
+            return model_outputs(model, pairs, 1, tokenizer, output="scores")[:, 0]
     values = model.predict(
-        list(pairs), batch_size=batch_size or 32, show_progress_bar=False, activation_fn=torch.nn.Identity()
+        list(pairs), batch_size=ENCODE_BATCH, show_progress_bar=False, activation_fn=torch.nn.Identity()
     )
     return np.asarray(values, np.float32).reshape(len(pairs))
 

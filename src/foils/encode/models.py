@@ -254,11 +254,10 @@ def check_weights(
         unused = {key for key in report["unexpected_keys"] if key.removeprefix(prefix).split(".")[0] in layers}
         if lacking or unused:
             wrong = sorted(lacking | unused)
-            shown = ", ".join(wrong[:3]) + (", …" if len(wrong) > 3 else "")
             torn = any(key.removeprefix(prefix).split(".")[0] in layers for key in wrong)
             advice = f"its config.json and weights do not belong together; {HOW}" if torn else ADVICE[kind]
             counts = f"its files lack {len(lacking)} weights and have {len(unused)} that it does not use"
-            raise InputError(f"{name} is no whole {NAMES[kind]}: {counts} ({shown}); {advice}")
+            raise InputError(f"{name} is no whole {NAMES[kind]}: {counts}, as {', '.join(wrong[:3])}; {advice}")
         drawn |= missing
     return tuple(sorted(drawn))
 

@@ -116,39 +116,28 @@ def _shards(
 
 
 def _best(asked: Products, documents: Vectors, depth: int, block: int, device: str | None) -> tuple[Rows, Scores]:
-    if not len(asked) or not depth or not len(documents):
-        return np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
-    if device is None:
-        return best_of(asked, documents, _on_processor(asked, documents, depth, block), depth)
-    import torch
+    best, scores = np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
+    if not best.size or not len(documents):
+        return best, scores
+    lists, left = [np.zeros(0, np.int64)] * len(asked), np.arange(len(asked))
+    if device is not None:
+        import torch
 
-    try:
-        lists, crowded = _on_device(asked, documents, depth, block, device)
-    except torch.OutOfMemoryError:
-        _HELD.pop(documents, None)
-        log.warning("%s is out of memory: the processor searches %d documents", device, len(documents))
-        lists, crowded = [np.zeros(0, np.int64)] * len(asked), np.arange(len(asked))
-    if len(crowded):
-        block = min(block, BLOCK)
-        for row, rows in zip(crowded, _on_processor(asked[crowded], documents, depth, block), strict=True):
+        try:
+            lists, left = _on_device(asked, documents, depth, block, device)
+        except torch.OutOfMemoryError:
+            _HELD.pop(documents, None)
+            log.warning("%s is out of memory: the processor searches %d documents", device, len(documents))
+    if len(left):
+        screen = _Screen(asked[left], documents, depth)
+        for start, vectors in documents.blocks(min(block, BLOCK)):
+            screen.add(start, np.ascontiguousarray(vectors, np.float32))
+        for row, rows in zip(left, screen.rows(), strict=True):
             lists[row] = rows
-    return best_of(asked, documents, lists, depth)
-
-
-def _on_processor(asked: Products, documents: Vectors, depth: int, block: int) -> list[Rows]:
-    screen = _Screen(asked, documents, depth)
-    for start, vectors in documents.blocks(block):
-        screen.add(start, np.ascontiguousarray(vectors, np.float32))
-    return screen.rows()
-
-
-def best_of(queries: Floats, documents: Vectors, lists: Sequence[Rows], depth: int) -> tuple[Rows, Scores]:
-    """Return the `depth` best of each query's own documents, as `top_inner_products` of all (`rank_rows`)."""
-    rows, scores = np.full((len(queries), depth), -1, np.int64), np.full((len(queries), depth), np.nan)
-    for index, (ranked, products) in enumerate(zip(*rank_rows(queries, documents, lists), strict=True)):
+    for index, (ranked, products) in enumerate(zip(*rank_rows(asked, documents, lists), strict=True)):
         count = min(depth, len(ranked))
-        rows[index, :count], scores[index, :count] = ranked[:count], products[:count]
-    return rows, scores
+        best[index, :count], scores[index, :count] = ranked[:count], products[:count]
+    return best, scores
 
 
 def rank_rows(queries: Floats, documents: Vectors, lists: Sequence[Rows]) -> tuple[list[Rows], list[Products]]:

@@ -9,12 +9,11 @@ texts by its own methods.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
@@ -24,7 +23,7 @@ import numpy.typing as npt
 import xxhash
 
 from foils.runtime import progress
-from foils.runtime.files import cache_place, kept_folder
+from foils.runtime.files import cache_place, kept_arrays
 
 Text = str | tuple[str, str]
 Features = Mapping[str, Any]
@@ -48,6 +47,25 @@ class Texts(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, part: slice, /) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class LazyTexts:
+    """Texts that are made slice by slice, when they are read.
+
+    Attributes:
+        count: how many there are.
+        read: from a slice to its texts.
+    """
+
+    count: int
+    read: Callable[[slice], Sequence[str]]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, part: slice, /) -> Sequence[str]:
+        return self.read(part)
 
 
 @dataclass(frozen=True)
@@ -83,15 +101,12 @@ class Tokens:
             inside = columns < lengths[:, None]
             if tokenizer.left:
                 inside = columns >= width - lengths[:, None]
+            types = 0 if self.types is None else self.types[places]
+            values = {"input_ids": self.ids[places], "token_type_ids": types, "attention_mask": 1}
             arrays = {}
             for name, padding in tokenizer.padding.items():
-                padded = arrays[name] = np.full(inside.shape, padding, np.int64)
-                if name == "attention_mask":
-                    padded[inside] = 1
-                elif name == "input_ids":
-                    padded[inside] = self.ids[places]
-                else:
-                    padded[inside] = 0 if self.types is None else self.types[places]
+                arrays[name] = np.full(inside.shape, padding, np.int64)
+                arrays[name][inside] = values[name]
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if pinned:
             tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
@@ -163,22 +178,21 @@ class Tokenizer:
     def _set(self) -> Iterator[Any]:
         """Give the backend as it makes these ids; what a model saves of its tokenizer is what it was."""
         backend = self.backend
+
+        def cut(truncation: Mapping[str, Any] | None, split_special: bool) -> None:
+            backend.encode_special_tokens = split_special
+            backend.no_truncation()
+            if truncation is not None:
+                backend.enable_truncation(**truncation)
+
         with _SETTING:
-            truncation, padding, split = backend.truncation, backend.padding, backend.encode_special_tokens
+            before, padding = (backend.truncation, backend.encode_special_tokens), backend.padding
             try:
                 backend.no_padding()
-                if self.padding:
-                    backend.encode_special_tokens = self.split_special
-                    backend.no_truncation()
-                    if self.truncation is not None:
-                        backend.enable_truncation(**self.truncation)
+                cut(self.truncation, self.split_special)
                 yield backend
             finally:
-                if self.padding:
-                    backend.encode_special_tokens = split
-                    backend.no_truncation()
-                    if truncation is not None:
-                        backend.enable_truncation(**truncation)
+                cut(*before)
                 if padding is not None:
                     backend.enable_padding(**padding)
 
@@ -218,7 +232,9 @@ def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> 
     module: Any = model[0]
     inner: Any = getattr(model, "tokenizer", None)
     if type(module) is StaticEmbedding and isinstance(inner, Backend) and not pairs:
-        return _tried(Tokenizer(backend=inner, prompt=prompt), model, task, pairs)
+        split = bool(inner.encode_special_tokens)
+        plain_ids = Tokenizer(backend=inner, prompt=prompt, truncation=inner.truncation, split_special=split)
+        return _tried(plain_ids, model, task, pairs)
     plain = (
         type(module) is Transformer
         and isinstance(inner, PreTrainedTokenizerFast)
@@ -313,9 +329,6 @@ class KeptTokens:
         digest = hashlib.blake2b(self._tokenizer.fingerprint().encode() + b"".join(places), digest_size=16)
         place = cache_place("tokens", digest.hexdigest())
 
-        def read() -> dict[str, Ints]:
-            return {name: np.asarray(np.load(place / f"{name}.npy", mmap_mode="r")) for name in self._arrays}
-
         def make() -> dict[str, Ints]:
             places.clear()
             with progress.task("tokenising", total=count, unit="texts") as advance:
@@ -323,14 +336,9 @@ class KeptTokens:
                     advance(len(self(each[part]).lengths))
             return {name: array.values for name, array in self._arrays.items()}
 
-        for name, values in kept_folder(place, "ids of texts", read, make, _write).items():
-            self._arrays[name].values = values
+        for name, values in kept_arrays(place, "ids of texts", make).items():
+            self._arrays[name].values = np.asarray(values)
         self._places = self._places or places
-
-
-def _write(place: Path, arrays: Mapping[str, Ints]) -> None:
-    for name, array in arrays.items():
-        np.save(place / f"{name}.npy", array)
 
 
 def _keys(texts: Sequence[Text]) -> list[bytes]:

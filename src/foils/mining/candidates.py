@@ -13,9 +13,9 @@ the unlabelled relevant documents that are kept.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,11 +43,10 @@ from foils.mining.rules import (
     Scores,
     TextPairs,
     reads_judgements,
-    with_judgements_of,
 )
 from foils.runtime import progress, seeds
 from foils.runtime.errors import InputError
-from foils.runtime.files import cache_place, digest_of, kept_folder, remove_whole
+from foils.runtime.files import cache_place, digest_of, kept_arrays
 from foils.runtime.options import Option, spelled
 from foils.runtime.parallel import map_shards
 
@@ -55,16 +54,18 @@ QUERIES = 4_096  # ranked at once
 DEPTH = 10  # times `top`: where the window ends when rules reject and no end is given
 SPARE = 8  # ranked beyond what is needed, so that copies of positives seldom need a second, deeper search
 COPIES = 100  # rows of a query that show copies of its positives; a collection may hold thousands of one text
-CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
-REASONS = (EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN, TO_RATE)  # of codes 1 to 6; those of rules follow
-COPY, PASSED_OVER = (1, 2), (4, 5)
+# Codes of reasons; those of rules follow.
+CODES = {reason: code for code, reason in enumerate((EQUAL, NEAR, IDENTICAL, BEFORE, NOT_DRAWN, TO_RATE), 1)}
+CANDIDATE = ("query", "document", "score", "scale", "reason")
 # Queries, at most: their share has a standard error of 0.011 at most where each has as many positives.
 PLANTED = 2_000
 
-Lists = dict[str, npt.NDArray[Any]]
-"""The candidates of some queries, each query's in rank order: `rows`. `in_window`: the query of each
-labelled positive in its window. `positives`, `copies`: how many were left out. `short`: why a list
-is short, one text for each."""
+Codes = npt.NDArray[np.uint8]
+Lists = Mapping[str, npt.NDArray[Any]]
+"""The candidates of some queries, each query's in rank order, by the names of `CANDIDATE`: `scale` is
+the score that rules see, `reason` a code, 0 for none. `in_window`: the query of each labelled
+positive in its window. `positives`, `copies`: how many were left out. `short`: why a list is short,
+one text for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,15 +162,6 @@ def _joined(parts: Sequence[Lists]) -> Lists:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _read(folder: Path) -> Lists:
-    with np.load(folder / "lists.npz") as kept:
-        return {name: kept[name] for name in kept.files}
-
-
-def _write(folder: Path, lists: Lists) -> None:
-    np.savez(folder / "lists.npz", **lists)  # type: ignore[arg-type]  # mypy takes the names for its other arguments
-
-
 @dataclass(frozen=True)
 class Miner:
     """What ranks, what rejects, what draws, and the window of ranks.
@@ -181,7 +173,7 @@ class Miner:
         near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts; None: nothing at all.
         ranks: the window: first rank, and the rank after the last; None: no end, or with rules
             10·`top` after the first.
-        rank_rejected: whether rejected documents count in the ranks of the window.
+        rank_rejected: whether documents that a rule rejects count in the ranks of the window.
         depth: how many documents of a ranking are looked at, labelled ones included; None: as many
             as it takes.
         rules: reject, in their order, before the copies of positives; the first that holds gives the reason.
@@ -225,16 +217,15 @@ class Miner:
         query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
         kept = cache_place("mined", digest_of([made, QUERIES], 16)) if made and len(query_rows) > QUERIES else None
         lists = self.searched(query_rows, f"mining with {name}", kept)
-        rows = lists.pop("rows")
-        query_ids = collection.queries["query_id"].take(pa.array(rows["query"]))
-        doc_ids = collection.documents["doc_id"].take(pa.array(rows["document"]))
-        table = negatives_table(query_ids, doc_ids, name, ranks_within(rows["query"]), rows["score"])
-        table = table.append_column("keep", pa.array(rows["reason"] == 0))
-        reasons = pa.array([None, *REASONS, *(rule.reason for rule in self.rules)], pa.string())
-        table = table.append_column("reason", reasons.take(pa.array(rows["reason"])))
+        query_ids = collection.queries["query_id"].take(pa.array(lists["query"]))
+        doc_ids = collection.documents["doc_id"].take(pa.array(lists["document"]))
+        table = negatives_table(query_ids, doc_ids, name, ranks_within(lists["query"]), lists["score"])
+        table = table.append_column("keep", pa.array(lists["reason"] == 0))
+        reasons = pa.array([None, *CODES, *(rule.reason for rule in self.rules)], pa.string())
+        table = table.append_column("reason", reasons.take(pa.array(lists["reason"])))
         negatives = Negatives(table, made or {})
         if self.scorer is not None:
-            negatives = negatives.with_columns({self.scorer.column: rows["scale"]})
+            negatives = negatives.with_columns({self.scorer.column: lists["scale"]})
         kept_rows = int(negatives.keep.sum())
         recaptured = self._recaptured(lists["in_window"], query_rows, kept_rows, plant)
         return Mined.of(
@@ -257,7 +248,8 @@ class Miner:
         holds. Elsewhere they are planted; nothing is said where a part compares with positives and
         no query has two.
         """
-        known, parts = self.collection.known_positives, (self.draw, *self.rules)
+        known = self.collection.known_positives
+        parts: list[Any] = [self.retriever, self.draw, *self.rules]
         labels = known.counts_of(query_rows)
         if not labels.any():
             return {}
@@ -266,17 +258,18 @@ class Miner:
             returned = np.bincount(in_window, minlength=int(query_rows.max()) + 1)[query_rows][has_label]
             weights, way = labels[has_label], "counted"
         else:
-            least, way = 2 if any(map(reads_judgements, parts)) else 1, "planted"
+            least, way = 2 if any(map(reads_judgements, parts[1:])) else 1, "planted"
             queries, documents = drawn_positives(known, query_rows, least=least, most=plant, seed=self.seed)
             if not len(queries):
                 return {}
             judged = without_labels(self.collection, queries, documents)
-            retriever, draw, *rules = (with_judgements_of(part, judged) for part in (self.retriever, *parts))
+            judging = (part.with_judgements(judged) if reads_judgements(part) else part for part in parts)
+            retriever, draw, *rules = judging
             other = replace(self, collection=judged, retriever=retriever, rules=rules, draw=draw, keep_positives=False)
-            rows = other.searched(queries, f"planting positives for {self.retriever.name}")["rows"]
-            rows = rows[rows["reason"] == 0]
+            lists = other.searched(queries, f"planting positives for {self.retriever.name}")
+            mined = (lists[name][lists["reason"] == 0] for name in ("query", "document"))
             weights = known.counts_of(queries)
-            returned = weights * PairIndex(rows["query"], rows["document"]).contain(queries, documents)
+            returned = weights * PairIndex(*mined).contain(queries, documents)
         recapture = Recapture.estimated(returned, weights, labelled=int(labels.sum()), kept=kept, way=way)
         return {"recapture": recapture.to_json()}
 
@@ -301,17 +294,17 @@ class Miner:
             for part in map_shards(work, enumerate(blocks)) if portable else map(work, enumerate(blocks)):
                 advance(len(blocks[len(parts)]))
                 parts.append(part)
+        lists = _joined(parts)
         if kept is not None:
-            with suppress(OSError):  # another process mines the same, and removed it
-                remove_whole(kept)
-        return _joined(parts)
+            shutil.rmtree(kept, ignore_errors=True)
+        return lists
 
     def _block(self, kept: Path | None, block: tuple[int, Rows]) -> Lists:
         """The candidates of one block, read where they were kept."""
+        number, query_rows = block
         if kept is None:
-            return self._searched(block[1])
-        place = kept / str(block[0])
-        return kept_folder(place, "mined block", partial(_read, place), partial(self._searched, block[1]), _write)
+            return self._searched(query_rows)
+        return kept_arrays(kept / str(number), "mined block", partial(self._searched, query_rows))
 
     def _searched(self, query_rows: Rows) -> Lists:
         """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
@@ -334,27 +327,26 @@ class Miner:
         lists = _joined(parts)
         position = np.empty(int(query_rows.max()) + 1, np.int64)
         position[query_rows] = np.arange(len(query_rows))
-        lists["rows"] = lists["rows"][np.argsort(position[lists["rows"]["query"]], kind="stable")]
-        return lists
+        order = np.argsort(position[lists["query"]], kind="stable")
+        return {**lists, **{name: lists[name][order] for name in CANDIDATE}}
 
     def _taken(self, query_rows: Rows, depth: int, most: int, window: tuple[int, int]) -> tuple[Marks, Lists]:
         """Search so deep; return which queries' lists are then final, and the candidates of these."""
         first, end = window
         rows, scores = self.retriever.search(query_rows, depth)
-        candidates, unlabelled, positive = self._judged(query_rows, rows, scores)
-        reasons = candidates["reason"]
+        queries = np.broadcast_to(query_rows[:, None], rows.shape)
+        positive = self._looks.known.contain(queries.ravel(), rows.ravel()).reshape(rows.shape)
+        unlabelled = (rows >= 0) & ~positive
+        reasons, scale = self._judged(queries, rows, scores, positive)
 
-        # 1. Ranks: of all unlabelled documents, or of those alone that nothing rejects.
-        if not self.rank_rejected:
-            self._look(candidates, unlabelled, None)
+        # 1. Ranks: of all unlabelled documents, or of those alone that no rule rejects.
         ranked = unlabelled if self.rank_rejected else unlabelled & (reasons == 0)
         rank = _count_before(ranked)
         in_window = unlabelled & (rank >= first) & (rank < end)
-        reasons[unlabelled & (rank < first) & (reasons == 0)] = PASSED_OVER[0]
+        reasons[unlabelled & (rank < first) & (reasons == 0)] = CODES[BEFORE]
 
         # 2. Copies of positives, looked for only as far down as the list needs.
-        if self.rank_rejected:
-            self._look(candidates, in_window, None if self.draw else self.top)
+        self._look(queries, rows, reasons, in_window)
         negatives = in_window & (reasons == 0)
 
         # 3. A list is final when it is full, or when a deeper search could add nothing to it.
@@ -369,89 +361,76 @@ class Miner:
         if self.draw is None:
             listed &= _count_before(negatives) < self.top
         else:
-            negatives = self._drawn(candidates, in_window, self.draw, final)
+            among = in_window & (reasons == 0) & final[:, None]
+            pairs = TextPairs(self.collection, queries[among], rows[among], scale[among])
+            negatives = self._drawn(query_rows, in_window, among, self.draw.log_weights(pairs), final)
+            reasons[in_window & (reasons == 0) & ~negatives] = CODES[NOT_DRAWN]
         labelled = positive & listed & (rank >= first)
-        copies = listed & unlabelled & np.isin(reasons, COPY)
+        copies = listed & unlabelled & np.isin(reasons, (CODES[EQUAL], CODES[NEAR]))
         surplus = copies & (_count_before(copies) >= COPIES)
         shown = listed & unlabelled & ~surplus
         if self.keep_positives:
             shown |= labelled
 
         # 5. Why lists are short.
-        ended = WHOLE
-        if self.depth is not None and self.depth < len(self.collection.documents):
-            ended = f"too few left of the first {self.depth} documents"
+        ended = WHOLE if most == len(self.collection.documents) else f"too few left of the first {most} documents"
         why = np.where(exhausted, self.retriever.short, ended)
         why = np.where(past_window, f"too few left of ranks {first}–{end}", why)
+        candidates: tuple[npt.NDArray[Any], ...] = (queries, rows, scores, scale, reasons)
         return final, {
-            "rows": candidates[shown],
-            "in_window": candidates["query"][labelled],
+            **{name: each[shown] for name, each in zip(CANDIDATE, candidates, strict=True)},
+            "in_window": queries[labelled],
             "positives": np.array([(positive & listed & ~shown).sum()]),
             "copies": np.array([surplus.sum()]),
             "short": why[final & (negatives.sum(axis=1) < self.top)],
         }
 
-    def _judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
-        """Return (n, depth) candidates, which are unlabelled documents, and which labelled positives."""
-        candidates = np.zeros(rows.shape, CANDIDATE)
-        candidates["query"], candidates["document"], candidates["score"] = query_rows[:, None], rows, scores
-        flat = candidates.reshape(-1)
-        positive = self._looks.known.contain(flat["query"], flat["document"])
-        valid = (flat["document"] >= 0) & ~positive
-        looked = valid
-        if self.keep_positives:
-            flat["reason"][positive] = 1 + REASONS.index(TO_RATE)
-            looked = flat["document"] >= 0
-        part = flat[looked]
-        part["scale"] = part["score"]
+    def _judged(self, queries: Rows, rows: Rows, scores: Scores, positive: Marks) -> tuple[Codes, Scores]:
+        """Return why candidates are rejected, and what rules see of their scores; each is (n, depth)."""
+        reasons = np.where(positive & self.keep_positives, CODES[TO_RATE], 0).astype(np.uint8)
+        looked, scale = (rows >= 0) & (self.keep_positives | ~positive), scores.astype(np.float64)
+        pairs = TextPairs(self.collection, queries[looked], rows[looked], scale[looked])
         if self.scorer is not None:
-            part["scale"] = self.scorer.score(self._pairs(part))
-        same_id = self.collection.identical[part["query"]] == part["document"]
-        part["reason"][same_id & (part["reason"] == 0)] = 1 + REASONS.index(IDENTICAL)
-        for code, rule in enumerate(self.rules, 1 + len(REASONS)):
-            part["reason"][rule.marks(self._pairs(part)) & (part["reason"] == 0)] = code
-        flat[looked] = part
-        return candidates, valid.reshape(rows.shape), positive.reshape(rows.shape)
+            pairs = replace(pairs, scores=self.scorer.score(pairs))
+            scale[looked] = pairs.scores
+        codes = reasons[looked]
+        codes[(self.collection.identical[pairs.query_rows] == pairs.doc_rows) & (codes == 0)] = CODES[IDENTICAL]
+        for code, rule in enumerate(self.rules, 1 + len(CODES)):
+            codes[rule.marks(pairs) & (codes == 0)] = code
+        reasons[looked] = codes
+        return reasons, scale
 
-    def _pairs(self, rows: npt.NDArray[np.void]) -> TextPairs:
-        """Candidates as rules and draws see them."""
-        return TextPairs(self.collection, rows["query"], rows["document"], rows["scale"])
-
-    def _look(self, candidates: npt.NDArray[np.void], window: Marks, enough: int | None) -> None:
+    def _look(self, queries: Rows, rows: Rows, reasons: Codes, window: Marks) -> None:
         """Mark copies of positives among the candidates of the window that no rule rejected.
 
-        Looking is what takes long: it goes by rank, and ends where a query has `enough` (None: looks at all).
-        Without a threshold nothing is a copy.
+        Looking is what takes long: it goes by rank, and ends where a query has enough negatives; a draw
+        needs all. Without a threshold nothing is a copy.
         """
-        reasons, looked, spare = candidates["reason"], np.zeros(candidates.shape, bool), SPARE
+        looked, spare = np.zeros(rows.shape, bool), SPARE
         while self.near_duplicate is not None:
             free = window & (reasons == 0) & ~looked
-            if enough is not None:
-                lacking = enough - (looked & (reasons == 0)).sum(axis=1)
+            if self.draw is None:
+                lacking = self.top - (looked & (reasons == 0)).sum(axis=1)
                 free &= np.cumsum(free, axis=1) <= np.where(lacking > 0, lacking + spare, 0)[:, None]
                 spare *= 2  # where copies abound, a thousand steps of a few candidates would take long
             if not free.any():
                 return
-            part = candidates[free]
-            equal, near = self._looks.marks(part["query"], part["document"])
-            reasons[free] = np.where(equal, COPY[0], np.where(near, COPY[1], 0))
+            equal, near = self._looks.marks(queries[free], rows[free])
+            reasons[free] = np.where(equal, CODES[EQUAL], np.where(near, CODES[NEAR], 0))
             looked |= free
 
-    def _drawn(self, candidates: npt.NDArray[np.void], inside: Marks, draw: Draw, final: Marks) -> Marks:
-        """Draw by the largest log weight + Gumbel noise; mark what was not drawn, and return what was."""
-        among = inside & (candidates["reason"] == 0) & final[:, None]
-        keys = np.full(candidates.shape, -np.inf)
-        keys[among] = draw.log_weights(self._pairs(candidates[among]))
+    def _drawn(self, query_rows: Rows, inside: Marks, among: Marks, log_weights: Scores, final: Marks) -> Marks:
+        """Return what is drawn of `among`, by the largest log weight + Gumbel noise, for the final queries."""
+        keys = np.full(inside.shape, -np.inf)
+        keys[among] = log_weights
         place: Rows = np.maximum(np.cumsum(inside, axis=1) - 1, 0)
         for row in np.flatnonzero(final):
-            rng = np.random.default_rng([self.seed, int(candidates["query"][row, 0]), seeds.WINDOW])
+            rng = np.random.default_rng([self.seed, int(query_rows[row]), seeds.WINDOW])
             keys[row] += rng.gumbel(size=int(place[row, -1]) + 1)[place[row]]
         order = np.argsort(-keys, axis=1, kind="stable")[:, : self.top]
-        drawn = np.zeros(candidates.shape, bool)
+        drawn = np.zeros(inside.shape, bool)
         np.put_along_axis(drawn, order, True, axis=1)
-        drawn &= np.isfinite(keys)
-        candidates["reason"][inside & (candidates["reason"] == 0) & ~drawn] = PASSED_OVER[1]
-        return np.asarray(drawn)
+        return np.asarray(drawn & np.isfinite(keys))
 
 
 def _count_before(marks: Marks) -> Rows:

@@ -7,7 +7,7 @@ import inspect
 import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import islice, repeat
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,7 +23,7 @@ from foils.data.negatives import labelled_lists, labelled_pairs, triplets, tuple
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.tables import take
-from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind, unit
+from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Floats, Kind, unit
 from foils.encode.models import ENCODER, SIMILARITIES, check_kind, load_cross_encoder, load_model
 from foils.encode.opening import EmbeddingSettings, as_encoder
 from foils.encode.vectors import VectorStore
@@ -45,7 +44,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FORMS = {"triplet": triplets, "n-tuple": tuples, "labeled-pair": labelled_pairs, "labeled-list": labelled_lists}
 QUERIES = 128  # whose similarities to all documents are computed at once
-Prompt = tuple[str | None, str | None]  # a text, and the name of one of the model's
+Prompts = Mapping[Kind, str | None]  # None: what the model puts before texts of this kind by itself
+Passages = list[Passage]
 PIECE = 1_000  # texts, and records, that are read at once: an Arrow array of strings ends at 2 GiB
 
 
@@ -118,7 +118,7 @@ def mine_hard_negatives(
             with output_scores.
         output_scores: with a column of scores: score for labeled-pair, in the place of labels for
             labeled-list.
-        batch_size: texts, or pairs of a cross-encoder, that are computed at once.
+        batch_size: texts that a model is given at once whose vectors are not kept; other batches go by tokens.
         faiss_batch_size: changes nothing, as use_faiss.
         use_faiss: changes nothing: the search is exact, and in blocks, with and without it.
         use_multi_process: let several processes compute, on these torch devices; True: on every GPU
@@ -141,9 +141,22 @@ def mine_hard_negatives(
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
-    output_format, output_scores, absolute_margin = _by_new_names(
-        output_format, output_scores, include_positives, as_triplets, absolute_margin, margin
-    )
+    # 1. Old names, each with a warning.
+    if as_triplets is not None:
+        output_format = "triplet" if as_triplets else "n-tuple"
+        log.warning("as_triplets is an old name; give output_format=%r", output_format)
+    if include_positives and output_format in {*FORMS, "n-tuple-scores"} - {"n-tuple"}:
+        output_format = "n-tuple"
+        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
+    if output_format == "n-tuple-scores":
+        output_format, output_scores = "n-tuple", True
+        log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
+    if margin is not None:
+        refuse({"absolute_margin": absolute_margin}, "with margin, its old name; leave margin out")
+        absolute_margin = margin
+        log.warning("margin is an old name; give absolute_margin=%g", margin)
+
+    # 2. What is mined, from which ranks.
     check_names("output_format", [output_format], FORMS)
     check_names("sampling_strategy", [sampling_strategy], ("top", "random"))
     column_names, collection, most_pairs = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
@@ -167,27 +180,29 @@ def mine_hard_negatives(
         seed = random.getrandbits(32)
     depth = end + most_pairs  # room for the positives of every query
     judged = replace(collection, qrels={}) if include_positives else collection
-    prompts: dict[Kind, Prompt] = {
-        "query": (query_prompt, query_prompt_name),
-        "document": (corpus_prompt, corpus_prompt_name),
-    }
+
+    # 3. Mining, and the records of what was mined.
     if isinstance(model, (str, Path)):
         model = load_model(model)
+    prompts: Prompts = {
+        "query": _prompt(model, "query", query_prompt, query_prompt_name),
+        "document": _prompt(model, "document", corpus_prompt, corpus_prompt_name),
+    }
     if isinstance(cross_encoder, (str, Path)):
         cross_encoder = load_cross_encoder(cross_encoder)
     with ExitStack() as around:
         if verbose:
             around.enter_context(progress.reporting(progress.bars))
         store = EmbeddingSettings(vectors=cache_folder).open_store()
-        pool = around.enter_context(_processes(model, use_multi_process))
+        pool = _processes(around, model, use_multi_process)
         retriever = _retriever(collection, model, store, batch_size, prompts, pool)
         if cross_encoder is not None:
-            pool = around.enter_context(_processes(cross_encoder, use_multi_process))
+            pool = _processes(around, cross_encoder, use_multi_process)
             predicting: Any = cross_encoder
             if pool:
                 predicting = copy.copy(predicting)  # the caller's stays as it is
                 predicting.predict = partial(predicting.predict, **pool)
-            scorer = CrossEncoderScorer(predicting, store, batch_size=batch_size, as_predicted=True)
+            scorer = CrossEncoderScorer(predicting, store, as_predicted=True)
             retriever = CrossEncoderRetriever(judged, scorer, retriever, depth=depth)
         of_positives = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
         mined = mine_negatives(
@@ -205,47 +220,16 @@ def mine_hard_negatives(
         )
     if verbose:
         print_tables(mined.tables())
-    examples = _examples(collection, of_positives, mined.kept(), output_scores)
+    kept = mined.kept()
+    rows = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"])
+    negatives = _by_query(collection, *rows, kept["score"].to_numpy() if output_scores else None)
+    rows = of_positives.query_rows, of_positives.doc_rows
+    positives = _by_query(collection, *rows, of_positives.scores if output_scores else None)
+    examples: Iterator[Example] = map(Example, collection.queries["text"].to_pylist(), positives, negatives)
     if output_format != "labeled-pair":  # a record for each positive with negatives
-        examples = (
-            each._replace(positives=[positive]) for each in examples if each.negatives for positive in each.positives
-        )
+        known = (each for each in examples if each.negatives)
+        examples = (each._replace(positives=[positive]) for each in known for positive in each.positives)
     return _data_set(examples, output_format, num_negatives, output_scores, column_names)
-
-
-def _by_new_names(
-    output_format: str,
-    output_scores: bool,
-    include_positives: bool,
-    as_triplets: bool | None,
-    absolute_margin: float | None,
-    margin: float | None,
-) -> tuple[str, bool, float | None]:
-    """Return output_format, output_scores and absolute_margin by older names, each with a warning."""
-    if as_triplets is not None:
-        output_format = "triplet" if as_triplets else "n-tuple"
-        log.warning("as_triplets is an old name; give output_format=%r", output_format)
-    if include_positives and output_format in {*FORMS, "n-tuple-scores"} - {"n-tuple"}:
-        output_format = "n-tuple"
-        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
-    if output_format == "n-tuple-scores":
-        output_format, output_scores = "n-tuple", True
-        log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
-    if margin is not None:
-        refuse({"absolute_margin": absolute_margin}, "with margin, its old name; leave margin out")
-        absolute_margin = margin
-        log.warning("margin is an old name; give absolute_margin=%g", margin)
-    return output_format, output_scores, absolute_margin
-
-
-def _examples(collection: Collection, of_positives: PositiveScores, kept: pa.Table, scored: bool) -> Iterator[Example]:
-    """Yield each query with its positives and its mined negatives, with scores or without."""
-    queries, documents = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"])
-    negatives = _by_query(collection, queries, documents, kept["score"].to_numpy(), scored=scored)
-    positives = _by_query(
-        collection, of_positives.query_rows, of_positives.doc_rows, of_positives.scores, scored=scored
-    )
-    yield from map(Example, collection.queries["text"].to_pylist(), positives, negatives)
 
 
 def _data_set(
@@ -287,39 +271,33 @@ def _pairs(
     return (anchor, positive), collection, most
 
 
-@contextmanager
-def _processes(model: Any, wanted: Sequence[str] | bool) -> Iterator[dict[str, Any]]:
-    """Yield the argument by which a model computes in several processes; empty where none are wanted."""
+def _processes(around: ExitStack, model: Any, wanted: Sequence[str] | bool) -> dict[str, Any]:
+    """Return the argument by which a model computes in several processes, until the context ends; empty for none."""
     if not wanted:
-        yield {}
-        return
+        return {}
     if not hasattr(model, "start_multi_process_pool"):
         why = f"with a {type(model).__name__}, which starts no processes; leave it out"
         refuse({"use_multi_process": wanted}, why)
     devices = [wanted] if isinstance(wanted, str) else None if wanted is True else list(wanted)
     pool = model.start_multi_process_pool(devices)
-    try:
-        yield {"pool": pool}
-    finally:
-        model.stop_multi_process_pool(pool)
+    around.callback(model.stop_multi_process_pool, pool)
+    return {"pool": pool}
 
 
 def _retriever(
-    collection: Collection,
-    model: Any,
-    store: VectorStore,
-    batch_size: int,
-    prompts: Mapping[Kind, Prompt],
-    pool: Mapping[str, Any],
+    collection: Collection, model: Any, store: VectorStore, batch_size: int, prompts: Prompts, pool: Mapping[str, Any]
 ) -> DenseRetriever | CrossEncoderRetriever | ModelRetriever:
     """What ranks by a model: its vectors, kept by its weights, or its own `similarity` of its own vectors."""
     if hasattr(model, "fingerprint"):
-        texts = {f"{kind}_prompt": text or name for kind, (text, name) in prompts.items()}
+        texts = {f"{kind}_prompt": text for kind, text in prompts.items()}
         refuse(texts, "with an encoder that has its own prompts; leave it out")
         return DenseRetriever.of_model(collection, model, store)
     compares_by = getattr(model, "similarity_fn_name", "unknown")
     if compares_by in (None, *SIMILARITIES) and hasattr(model, "encode_document") and not pool:
-        return DenseRetriever.of_model(collection, _opened(model, batch_size, prompts), store)
+        query, document = (text if text is None or text[:1] != "@" else f"@{text}" for text in prompts.values())
+        settings = EncoderSettings(similarity="cosine", query_prompt=query, document_prompt=document)
+        encoder = as_encoder(model, settings)
+        return DenseRetriever.of_model(collection, encoder, store)
     check_kind(model, ENCODER)
     encodes = hasattr(model, "encode") or hasattr(model, "encode_document")
     if not encodes or not hasattr(model, "similarity"):
@@ -336,7 +314,7 @@ class ModelRetriever:
         model: has `encode`, or `encode_query` and `encode_document`: (texts, options) → (n, d); and
             `similarity`: (n, d), (m, d) → (n, m), higher is better.
         batch_size: texts encoded at once.
-        prompts: of each kind a text and the name of a prompt, given where there is one.
+        prompts: put before texts of each kind, where there is one.
         more: further options of encoding.
 
     Raises:
@@ -347,28 +325,16 @@ class ModelRetriever:
     short = WHOLE
 
     def __init__(
-        self,
-        collection: Collection,
-        model: Any,
-        batch_size: int,
-        prompts: Mapping[Kind, Prompt],
-        more: Mapping[str, Any],
+        self, collection: Collection, model: Any, batch_size: int, prompts: Prompts, more: Mapping[str, Any]
     ) -> None:
         self._similarity, self._options = model.similarity, {"batch_size": batch_size, **more}
         documents = DocumentTexts(collection)[:]
         self._queries = self._encoded(model, "query", collection.queries["text"].to_pylist(), prompts)
         self._documents = self._encoded(model, "document", list(documents), prompts)
 
-    def _encoded(
-        self, model: Any, kind: Kind, texts: list[str], prompts: Mapping[Kind, Prompt]
-    ) -> npt.NDArray[np.float32]:
+    def _encoded(self, model: Any, kind: Kind, texts: list[str], prompts: Prompts) -> Floats:
         encode = getattr(model, f"encode_{kind}", None) or model.encode
-        text, name = prompts[kind]
-        prompt: dict[str, Any] = {}
-        if text is not None:
-            prompt = {"prompt": text}
-        elif name is not None:
-            prompt = {"prompt_name": name}
+        prompt = {} if prompts[kind] is None else {"prompt": prompts[kind]}
         options = {**self._options, "convert_to_numpy": True, "show_progress_bar": False}
         taken = inspect.signature(encode).parameters
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in taken.values()):
@@ -398,30 +364,21 @@ class ModelRetriever:
         return scores
 
 
-def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, Prompt]) -> Encoder:
-    """The encoder that `encode_query` and `encode_document` of a model are, compared by the cosine.
-
-    Its settings take a prompt that begins with an @ with another one before it; a name may begin
-    with one, too.
-    """
-    prompts_of_model, chosen = model.prompts or {}, dict[str, Any]()
-    for kind, (text, name) in prompts.items():
-        if name is None and not any(each in prompts_of_model for each in PROMPT_NAMES[kind]):
-            name = getattr(model, "default_prompt_name", None)
-        if text is None and name is not None:
-            check_names(f"prompt of the model for a {kind}", [name], prompts_of_model)
-            text = prompts_of_model[name]
-        if text is not None:
-            chosen[f"{kind}_prompt"] = f"@{text}" if text.startswith("@") else text
-    return as_encoder(model, EncoderSettings(similarity="cosine", encode_batch=batch_size, **chosen))
+def _prompt(model: Any, kind: Kind, text: str | None, name: str | None) -> str | None:
+    """The text put before texts of a kind, by itself or under its name; None: what the model puts there by itself."""
+    known = getattr(model, "prompts", None) or {}
+    if name is None and not any(each in known for each in PROMPT_NAMES[kind]):
+        name = getattr(model, "default_prompt_name", None)
+    if text is None and name is not None:
+        check_names(f"prompt of the model for a {kind}", [name], known)
+        text = known[name]
+    return text
 
 
-def _by_query(
-    collection: Collection, query_rows: Rows, documents: Rows, scores: Scores, *, scored: bool
-) -> Iterator[list[Passage]]:
-    """Yield the documents of each query, which lie by query."""
+def _by_query(collection: Collection, query_rows: Rows, documents: Rows, scores: Scores | None) -> Iterator[Passages]:
+    """Yield the documents of each query, which lie by query, with their scores where there are any."""
     blocks = (documents[start : start + PIECE] for start in range(0, len(documents), PIECE))
     texts = (text for block in blocks for text in take(collection.documents["text"], block).to_pylist())
-    passages = map(Passage, texts, repeat(None), repeat(""), scores.tolist() if scored else repeat(None))
+    passages = map(Passage, texts, repeat(None), repeat(""), repeat(None) if scores is None else scores.tolist())
     for count in np.bincount(query_rows, minlength=len(collection.queries)).tolist():
         yield list(islice(passages, count))

@@ -34,19 +34,18 @@ from foils.mining.rules import (
     Retriever,
     Rule,
     ScoreLimit,
-    SimANS,
     TriSampler,
     Uniform,
     filter_negatives,
 )
 from foils.mining.scorers import CrossEncoderScorer, EncoderScorer
-from foils.runtime.errors import InputError, check_names
+from foils.runtime.errors import InputError
 from foils.runtime.options import Needs, Option, Settings, door, settings_of, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table
 
 BEST = "best"  # ranks that are decided between
-DRAWS = ("top", "uniform", "simans")
+DRAWS = ("top", "uniform")
 RULES = ("margin", "relative_margin", "max_score", "min_score")
 SCORERS = ("own", "encoder", "cross-encoder")
 POOLS = ("random", "bm25", "dense")
@@ -83,8 +82,7 @@ class WindowSettings(Settings):
             the ranks that are worth most for the training. In Python a pair, as (0, 100), or (20,
             None) for no end.
         draw: How negatives are taken from these ranks: top takes the first, uniform draws each with
-            the same chance, simans:A,B prefers those whose score is near the positive's, as in
-            simans:100,-0.1.
+            the same chance.
         near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their
             sets of tokens; above 1, only those that equal one. In Python None rejects none.
         keep_positives: Keep the labelled positives that are ranked among the negatives in the
@@ -97,7 +95,7 @@ class WindowSettings(Settings):
     top: Annotated[int, Option(least=1)] = 10
     split: str = "train"
     ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
-    draw: Annotated[str, Option(needs=_DRAW)] = "top"
+    draw: Annotated[str, Option(names=DRAWS, needs=_DRAW)] = "top"
     near_duplicate: Annotated[float | None, Option(above=0)] = 0.9
     keep_positives: bool = False
     seed: Annotated[int, Option(least=0)] = 0
@@ -106,20 +104,6 @@ class WindowSettings(Settings):
         super().__post_init__()
         if isinstance(self.ranks, str):
             object.__setattr__(self, "ranks", parsed_ranks(self.ranks))
-        self.drawn(PositiveScores.none)
-
-    def drawn(self, positives: Callable[[], PositiveScores]) -> Draw | None:
-        """Return how negatives are drawn from the window (None: its first); SimANS scores `positives`."""
-        name, _, numbers = self.draw.partition(":")
-        if name == "simans":
-            try:
-                a, b = map(float, numbers.split(",")) if numbers else (SimANS.a, SimANS.b)
-            except ValueError as error:
-                asked = f"{spelled('draw')} {self.draw}"
-                raise InputError(f"{asked}: expected simans:A,B, as in simans:100,-0.1") from error
-            return SimANS(positives(), a=a, b=b)
-        check_names(spelled("draw"), [self.draw], DRAWS)
-        return Uniform() if self.draw == "uniform" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,13 +226,9 @@ class Models:
             lexical = BM25Retriever(self.collection, **vars(self.lexical))
             return lexical, lexical.settings.facts
         if method in ("dense", "ance", "trisampler"):
-            rows = self.collection.queries_of(self.split)
-            ranks = DenseRetriever.of_model(
-                self.collection, *self.encoder, query_rows=rows, device=self.encoding.device
-            )
-            facts: dict[str, Any] = {"encoder": description(self.encoder[0])}
-            ranks.name = method
-            return ranks, facts
+            rows, device = self.collection.queries_of(self.split), self.encoding.device
+            ranks = DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device, name=method)
+            return ranks, {"encoder": description(self.encoder[0])}
         name, depth = self.ranking.pool, self.ranking.pool_depth  # of a cross-encoder
         pool, of_pool = self.retriever(name)
         facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth, "pool": {name: of_pool}}
@@ -256,12 +236,10 @@ class Models:
 
     def scorer(self) -> tuple[PairScorer | None, dict[str, Any]]:
         """Return the scorer that rules see, None for the source's own, and what provenance says of it."""
-        if self.filters.scorer == "encoder":
-            encoder, store = self.encoder
-            return EncoderScorer(encoder, store), {"scored_by": description(encoder)}
-        if self.filters.scorer == "cross-encoder":
-            return self.cross_encoder, {"scored_by": self.cross_encoder.describe()}
-        return None, {}
+        if self.filters.scorer == "own":
+            return None, {}
+        scorer = self.cross_encoder if self.filters.scorer == "cross-encoder" else EncoderScorer(*self.encoder)
+        return scorer, {"scored_by": scorer.describe()}
 
     def positive_scores(self, scorer: Any) -> PositiveScores:
         """Return the positives' scores by a scorer, or by a retriever that scores."""
@@ -276,7 +254,8 @@ class Models:
         retriever, of_method = self.retriever(method)
         scorer, scored_by = self.scorer()
         positives = partial(self.positive_scores, scorer or retriever)
-        rules, draw = self.filters.rules(positives), window.drawn(positives)
+        rules: list[Rule] = self.filters.rules(positives)
+        draw: Draw | None = Uniform() if window.draw == "uniform" else None
         ranks = window.ranks if isinstance(window.ranks, tuple) else (0, None)
         if method == "trisampler" and isinstance(retriever, DenseRetriever):
             region = TriSampler(loaded, retriever.queries, retriever.documents)

@@ -1,4 +1,4 @@
-"""What ranks documents: BM25, an encoder, chance, a cross-encoder, BM25 and an encoder together."""
+"""What ranks documents: BM25, an encoder, chance, and a cross-encoder."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +64,7 @@ class Retriever(Protocol):
 
     One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking
     depends on its query alone, and nothing is embedded or kept on the way. For one that reads
-    judgements see `with_judgements_of`.
+    judgements see `reads_judgements`.
 
     Attributes:
         name: of the source.
@@ -101,7 +101,7 @@ class PairScorer(Protocol):
 
 
 class Rule(Protocol):
-    """Rejects candidates; one that reads judgements has a method for others (`with_judgements_of`).
+    """Rejects candidates; one that reads judgements has a method for others (`reads_judgements`).
 
     Attributes:
         reason: why, in a few words, the same for every candidate of the rule.
@@ -116,27 +116,21 @@ class Rule(Protocol):
 
 
 class Draw(Protocol):
-    """A distribution over a query's candidates; for one that reads judgements see `with_judgements_of`."""
+    """A distribution over a query's candidates; for one that reads judgements see `reads_judgements`."""
 
     def log_weights(self, pairs: TextPairs) -> Scores:
         """Return (n,) the log of each pair's weight in its query, up to a constant; −inf: never drawn."""
 
 
 def reads_judgements(part: object) -> bool:
-    """Tell whether a retriever, rule or draw reads judgements: it has a method `with_judgements`.
+    """Tell whether a retriever, rule or draw reads judgements.
 
+    It then has a method `with_judgements(collection)`, which returns it as it is with other
+    judgements of the same documents and queries.
     A rule or draw that does compares candidates with the labelled positives of their query, and
     cannot be asked of a query that has none.
     """
     return hasattr(part, "with_judgements")
-
-
-def with_judgements_of(part: Any, collection: Collection) -> Any:
-    """Return a retriever, rule or draw as it is with other judgements of the same documents and queries.
-
-    One that reads judgements says so by a method `with_judgements(collection)`. Any other stays as it is.
-    """
-    return part.with_judgements(collection) if reads_judgements(part) else part
 
 
 @dataclass(frozen=True)
@@ -163,18 +157,13 @@ class PositiveScores:
         pairs = TextPairs(collection, queries[wanted], documents[wanted], np.full(int(wanted.sum()), np.nan))
         return cls(pairs.query_rows, pairs.doc_rows, scorer.score(pairs))
 
-    @classmethod
-    def none(cls) -> PositiveScores:
-        """Return the scores of no positive."""
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-
     def with_judgements(self, collection: Collection) -> PositiveScores:
         """Return the scores of those that are positives in a collection with fewer judgements."""
         left = collection.known_positives.contain(self.query_rows, self.doc_rows)
         return PositiveScores(self.query_rows[left], self.doc_rows[left], self.scores[left])
 
-    def reference(self, query_rows: Rows, *, mean: bool = False) -> Scores:
-        """Return the lowest score of the positives of these queries, (n,), or their mean.
+    def lowest(self, query_rows: Rows) -> Scores:
+        """Return the lowest score of the positives of these queries, (n,).
 
         Raises:
             InputError: queries without a scored positive.
@@ -184,8 +173,6 @@ class PositiveScores:
         unknown = queries[at] != query_rows if len(queries) else np.ones(len(query_rows), bool)
         if unknown.any():
             raise InputError(f"{len(np.unique(query_rows[unknown]))} queries have no positive; a margin needs one")
-        if mean:
-            return np.asarray((np.bincount(group, self.scores) / np.bincount(group))[at])
         lowest = np.full(len(queries), np.inf)
         np.minimum.at(lowest, group, self.scores)
         return np.asarray(lowest[at])
@@ -229,7 +216,7 @@ class Margin:
 
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates score over the limit, (n,)."""
-        lowest = self.positives.reference(pairs.query_rows)
+        lowest = self.positives.lowest(pairs.query_rows)
         return np.asarray(_scored(pairs) > lowest - self.absolute - self.relative * np.abs(lowest))
 
     def with_judgements(self, collection: Collection) -> Margin:
@@ -290,48 +277,6 @@ class Uniform:
     def log_weights(self, pairs: TextPairs) -> Scores:
         """Return 0 for each pair, (n,)."""
         return np.zeros(len(pairs))
-
-
-@dataclass(frozen=True)
-class SimANS:
-    """Favours scores near the positive's: log p(d) = −a (s(q, d) − s(q, d⁺) − b)², up to a constant.
-
-    Args:
-        positives: scores s(q, d⁺), on the candidates' scale; of several positives of a query their
-            mean counts.
-        a: sharpness, at least 0, per squared unit of the score; 0 is uniform. The default is the
-            authors' (for inner products, which differ by several units); cosines, which differ by
-            less, want 100 and more.
-        b: which distance from the positive is likeliest; negative: below it.
-
-    Raises:
-        InputError: a negative `a`, values that are not finite, or candidates without scores.
-
-    Source: SimANS (Zhou et al. 2022), p_i ∝ exp(−a (s(q, d_i) − s(q, d̃⁺) − b)²), as also in the
-    authors' code, whose defaults are a = 0.5, b = 0. Two differences of that code are not taken
-    over: it adds b (its b = 1 for Natural Questions is −1 here, below the positive), and for MS
-    MARCO passages it has exp(−3 |s − s⁺|). There the positive is one (the first, or a random one),
-    and the pool has 100 ranks. Both draw without repetition, this one in a single step.
-    """
-
-    positives: PositiveScores
-    a: float = 0.5
-    b: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not (self.a >= 0 and np.isfinite([self.a, self.b]).all()):
-            raise InputError(f"a {self.a}, b {self.b}; expected a at least 0 and finite numbers")
-
-    def log_weights(self, pairs: TextPairs) -> Scores:
-        """Return −a (s − s⁺ − b)², (n,)."""
-        if np.isnan(pairs.scores).any():
-            raise InputError("candidates without a score; SimANS needs a scorer for this source")
-        reference = self.positives.reference(pairs.query_rows, mean=True)
-        return np.asarray(-self.a * (pairs.scores - reference - self.b) ** 2)
-
-    def with_judgements(self, collection: Collection) -> SimANS:
-        """Return the draw by the positives that a collection with fewer judgements has."""
-        return replace(self, positives=self.positives.with_judgements(collection))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +19,7 @@ from foils.data.tables import provenance
 from foils.encode.encoder import Encoder, Kind, activated, check_finite, cross_encoder_digest, logits
 from foils.encode.models import check_one_output
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
+from foils.encode.tokens import LazyTexts
 from foils.encode.vectors import VectorStore, paired_products
 from foils.llm import LLMSettings, RelevanceQuestions, Usage
 from foils.mining.rules import Marks, Scores, TextPairs
@@ -49,6 +50,10 @@ class EncoderScorer:
         self._encoder, self._store = encoder, store
         self.column: str = getattr(encoder, "similarity", "cosine")
 
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of the encoder."""
+        return description(self._encoder)
+
     def score(self, pairs: TextPairs) -> Scores:
         """Return (n,) inner products of pairs, of documents in the collection or with a text of their own."""
         rows, query = np.unique(pairs.query_rows, return_inverse=True)
@@ -65,19 +70,22 @@ def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
     return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), places
 
 
-class PairEncoder:
-    """A CrossEncoder as an `Encoder` of pairs, each one text (`pair_texts`), to vectors of one number.
+class CrossEncoderScorer:
+    """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
 
-    So a store keeps its logits, before any activation, by the model's weights and the texts.
+    To the store of vectors it is an `Encoder` of pairs, each one text, to vectors of one number. So
+    scores are kept by the model's weights and the texts: a killed run loses at most the block in
+    the making, and another run asks for what is missing alone. Pairs are sorted by length.
 
     Attributes:
         fingerprint: a digest of everything that decides a logit: weights, tokenizer, maximum length.
+        column: of the scores in a table.
 
     Args:
         model: a loaded CrossEncoder with one output.
+        store: where scores are kept.
         name: of the model, for messages.
-        batch_size: pairs at once; changes speed, not logits beyond rounding. None: as many as their tokens
-            allow.
+        as_predicted: apply the model's own activation to the logits, as its `predict` does; logits are kept.
 
     Raises:
         InputError: a model with several outputs.
@@ -85,61 +93,16 @@ class PairEncoder:
 
     dimension = 1
 
-    def __init__(self, model: CrossEncoder, name: str = CROSS_ENCODER, *, batch_size: int | None = None) -> None:
-        self.model, self.name, self._batch_size = model, name, batch_size
-        check_one_output(self.model, name)
-        self.fingerprint = f"cross-{cross_encoder_digest(self.model)}"
-
-    def route(self, kind: Kind) -> str:
-        """Return "pair"."""
-        return "pair"
-
-    def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
-        """Return (n, 1) logits of pairs that `pair_texts` wrote.
-
-        Raises:
-            FailureError: a logit is NaN or infinite.
-        """
-        pairs = []
-        for text in texts:
-            length, _, rest = text.partition(_BREAK)
-            pairs.append((rest[: int(length)], rest[int(length) + 1 :]))
-        return check_finite(logits(self.model, pairs, batch_size=self._batch_size)[:, None], texts, self.name)
-
-
-def pair_texts(queries: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """Return each pair of a query and a document as one text."""
-    return [f"{len(query)}{_BREAK}{query}{_BREAK}{text}" for query, text in zip(queries, texts, strict=True)]
-
-
-class CrossEncoderScorer(PairEncoder):
-    """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
-
-    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the
-    texts: a killed run loses at most the block in the making, and another run asks for what is
-    missing alone.
-
-    Args:
-        model: a loaded CrossEncoder with one output.
-        store: where scores are kept.
-        name: of the model, for messages.
-        batch_size: as `PairEncoder`.
-        as_predicted: apply the model's own activation to the logits, as its `predict` does; logits are kept.
-
-    Raises:
-        InputError: a model with several outputs.
-    """
-
     def __init__(
         self,
         model: CrossEncoder,
         store: VectorStore,
         *,
         name: str = CROSS_ENCODER,
-        batch_size: int | None = None,
         as_predicted: bool = False,
     ) -> None:
-        super().__init__(model, name, batch_size=batch_size)
+        check_one_output(model, name)
+        self.model, self.name, self.fingerprint = model, name, f"cross-{cross_encoder_digest(model)}"
         self._store, self._as_predicted = store, as_predicted
         self.column = "predicted" if as_predicted else "logit"
 
@@ -157,29 +120,45 @@ class CrossEncoderScorer(PairEncoder):
         """Return what provenance says of the model."""
         return {"name": self.name, "fingerprint": self.fingerprint}
 
+    def route(self, kind: Kind) -> str:
+        """Return "pair"."""
+        return "pair"
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
+        """Return (n, 1) logits of pairs that `logits_of` wrote as one text each.
+
+        Raises:
+            FailureError: a logit is NaN or infinite.
+        """
+        pairs = []
+        for text in texts:
+            length, _, rest = text.partition(_BREAK)
+            pairs.append((rest[: int(length)], rest[int(length) + 1 :]))
+        return check_finite(logits(self.model, pairs)[:, None], texts, self.name)
+
+    def logits_of(self, count: int, read: Callable[[slice], tuple[Sequence[str], Sequence[str]]]) -> Scores:
+        """Return (n,) the logits of n pairs, of which `read` gives a slice's queries and documents.
+
+        Raises:
+            FailureError: a logit is NaN or infinite.
+        """
+
+        def joined(part: slice) -> list[str]:
+            pairs = zip(*read(part), strict=True)
+            return [f"{len(query)}{_BREAK}{query}{_BREAK}{text}" for query, text in pairs]
+
+        kept = self._store.embed(self, LazyTexts(count, joined), "document", task="scoring pairs", unit="pairs")
+        return np.asarray(kept.take(slice(None)), np.float64).reshape(count)
+
     def score(self, pairs: TextPairs) -> Scores:
         """Return the score of each pair, (n,).
 
         Raises:
             FailureError: a score is NaN or infinite.
         """
-        kept = self._store.embed(self, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
-        logit = np.asarray(kept.take(slice(None)), np.float64).reshape(len(pairs))
+        documents, queries = pairs.documents, pairs.collection.query_texts
+        logit = self.logits_of(len(pairs), lambda part: (queries(pairs.query_rows[part]), documents[part]))
         return activated(self.model, logit) if self._as_predicted else logit
-
-
-@dataclass(frozen=True)
-class _PairTexts:
-    """Each pair as one text, made when it is asked for."""
-
-    pairs: TextPairs
-
-    def __len__(self) -> int:
-        return len(self.pairs)
-
-    def __getitem__(self, part: slice) -> Sequence[str]:
-        queries = self.pairs.collection.query_texts(self.pairs.query_rows[part])
-        return pair_texts(queries, self.pairs.documents[part])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,6 +237,7 @@ def score_pairs(
     widened, rows, positive, pairs = taught_pairs(named.negatives, loaded, split)
     kind, model = _kind_of(teacher)
     models: dict[str, Usage] = {}
+    scorer: CrossEncoderScorer | EncoderScorer
     if kind == LLM:
         client = replace(llm, llm_model=model or llm.llm_model).client()
         questions = RelevanceQuestions(client, llm.folder(loaded), sampling=llm.sampling())
@@ -267,12 +247,12 @@ def score_pairs(
         if len(scores) and np.isnan(scores).all():
             why = ", ".join(questions.asked.failures)
             raise FailureError(f"{client.model} answered no question ({why}); the next run asks them again")
-    elif kind == CROSS_ENCODER:
-        scorer = CrossEncoderScorer.of(model, embedding)
-        scores, of_model = scorer.score(pairs), scorer.describe()
     else:
-        encoder = embedding.open_encoder(model, loaded)
-        scores, of_model = EncoderScorer(encoder, embedding.open_store()).score(pairs), description(encoder)
+        if kind == CROSS_ENCODER:
+            scorer = CrossEncoderScorer.of(model, embedding)
+        else:
+            scorer = EncoderScorer(embedding.open_encoder(model, loaded), embedding.open_store())
+        scores, of_model = scorer.score(pairs), scorer.describe()
     column = np.full(len(widened), np.nan)  # rows that are not scored
     column[rows] = scores
     facts = {"split": split, "teachers": [of_model]}

@@ -20,7 +20,6 @@ from .judges import ListJudge as ListJudge
 from .judges import LLMJudge as LLMJudge
 from .judges import PointwiseJudge as PointwiseJudge
 from .judges import QuestionSettings as QuestionSettings
-from .judges import RecordedJudge as RecordedJudge
 from .judges import ScoringJudge as ScoringJudge
 from .pairs import Candidates as Candidates
 from .pairs import Judgements as Judgements

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -16,12 +15,12 @@ from foils.data.collection import Collection
 from foils.data.negatives import TO_RATE, TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
-from foils.data.tables import provenance, write_table
+from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce
+from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce, digest
 from foils.rating.estimators import LINKS, deviance_explained
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
-from foils.rating.judges import Judge, QuestionSettings, fingerprint_of, pair_ids, questions_of
+from foils.rating.judges import Judge, QuestionSettings, questions_of
 from foils.rating.pairs import (
     Candidates,
     Floats,
@@ -213,13 +212,6 @@ class Rated(Negatives):
     judgements: Judgements = field(repr=False)
     models: Mapping[str, Usage]
 
-    def write_judgements(self, path: str | Path) -> None:
-        """Write the judgements (query_id, first, second, forward, backward) to a Parquet file, for recorded:FILE."""
-        table = pair_ids(self.candidates, self.pairs)
-        table = table.append_column("forward", pa.array(self.judgements.forward))
-        table = table.append_column("backward", pa.array(self.judgements.backward))
-        write_table(Path(path), table, self.provenance)
-
     def tables(self) -> list[Table]:
         """Return what the rating did, percentiles of the gaps, and what models used."""
         did, gap = self.summary, self.table["gap"].to_numpy()
@@ -255,14 +247,12 @@ class Rated(Negatives):
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, what the rating did, and what language models used."""
-        more: dict[str, Any] = {}
+        facts = {"source": self.source, **{name: self.provenance[name] for name in ("settings", "seed")}}
+        facts |= asdict(self.summary)
+        if facts["between"]:
+            del facts["between"]["offset"]  # it is in the table
         if self.models:
-            more["language_models"] = {name: use.to_json() for name, use in self.models.items()}
-        settings, seed = self.provenance["settings"], self.provenance["seed"]
-        summary = asdict(self.summary)
-        if summary["between"]:
-            del summary["between"]["offset"]  # it is in the table
-        facts = {"source": self.source, "settings": settings, "seed": seed, **summary, **more}
+            facts["language_models"] = {name: use.to_json() for name, use in self.models.items()}
         return dict(without_nan(facts))
 
 
@@ -342,7 +332,9 @@ def rate(
         settings["between_judge"] = between_judges[0].name
     if models:
         settings["language_models"] = [each.described for each in models]
-    inputs = {"collection": loaded.digest, "source": named.digest, "judge": fingerprint_of(judges)}
+    fingerprints = [each.fingerprint for each in judges]
+    judged_by = fingerprints[0] if len(judges) == 1 else digest("ensemble", *fingerprints)
+    inputs = {"collection": loaded.digest, "source": named.digest, "judge": judged_by}
     table, unrated = rated_table(named.negatives, rows, fit, best, more)
     if offsets is not None and offsets.unreached:
         log.warning(

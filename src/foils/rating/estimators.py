@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import pi, sqrt
 
@@ -38,13 +38,11 @@ def online_elo(pairs: Pairs, preference: npt.ArrayLike, *, k_factor: float = 32.
     if not k_factor > 0:
         raise InputError(f"k_factor {k_factor}; expected a number of Elo points above 0, often 16 to 32")
     ratings = np.full(pairs.candidates, BASE)
-    for turn in range(int(np.diff(pairs.pair_offsets).max(initial=0))):  # one pair of every query at a time
-        at = (pairs.pair_offsets[:-1] + turn)[np.diff(pairs.pair_offsets) > turn]
-        at = at[np.isfinite(outcomes[at])]
-        first, second = pairs.first[at], pairs.second[at]
-        change = k_factor * (outcomes[at] - expected_score(ratings[first] - ratings[second]))
-        ratings[first] += change
-        ratings[second] -= change
+    for first, second, outcome in zip(pairs.first, pairs.second, outcomes, strict=True):
+        if np.isfinite(outcome):
+            change = k_factor * (outcome - expected_score(ratings[first] - ratings[second]))
+            ratings[first] += change
+            ratings[second] -= change
     return ratings
 
 
@@ -79,41 +77,35 @@ class Link:
     Attributes:
         name: of the model.
         elo_per_unit: Elo points in one unit of its ratings, a probit or a logit.
-        probability: F, from a lead Δ to the chance to be preferred.
+        single: F, from a lead Δ to the chance to be preferred in one showing.
         terms: (Δ, w) -> Terms.
-        information: Δ -> F′(Δ)²/(F(Δ)F(−Δ)), the Fisher information of one judgement about Δ.
+        fisher: Δ -> F′(Δ)²/(F(Δ)F(−Δ)), the Fisher information of one such judgement about Δ.
         biases: β of each way in which a pair is shown, by which the first one leads; each is shown
-            turned, too.
+            turned, too. All answers about a pair count together as one judgement, their mean.
     """
 
     name: str
     elo_per_unit: float
-    probability: Callable[[Floats], Floats]
+    single: Callable[[Floats], Floats]
     terms: Callable[[Floats, Floats], Terms]
-    information: Callable[[Floats], Floats]
+    fisher: Callable[[Floats], Floats]
     biases: tuple[float, ...] = ()
 
+    def probability(self, lead: Floats) -> Floats:
+        """Return the mean of F(Δ ± β) over the ways in which pairs are shown."""
+        return self._mean(self.single, lead)
+
+    def information(self, lead: Floats) -> Floats:
+        """Return the mean Fisher information over these ways."""
+        return self._mean(self.fisher, lead)
+
     def variance(self, lead: Floats) -> Floats:
-        """Return F(Δ)F(−Δ), the variance of one yes or no, the mean over the ways in which pairs are shown."""
-        one = LINKS[self.name].probability
-        parts = [one(lead + bias) * one(-lead - bias) for bias in self._all]
-        return np.asarray(sum(parts) / len(parts))
+        """Return the mean of F(Δ)F(−Δ), the variance of one yes or no, over these ways."""
+        return self._mean(lambda shown: self.single(shown) * self.single(-shown), lead)
 
-    @property
-    def _all(self) -> tuple[float, ...]:
-        return (*self.biases, *(-bias for bias in self.biases)) or (0.0,)
-
-    def with_biases(self, biases: Iterable[float]) -> Link:
-        """Return the model of a pair's mean answer, with the mean of F(Δ ± β), and its information.
-
-        All answers about a pair count together as one judgement.
-        """
-        one, known = LINKS[self.name], replace(self, biases=tuple(biases))
-
-        def averaged(function: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
-            return lambda lead: np.asarray(sum(function(lead + bias) for bias in known._all) / len(known._all))
-
-        return replace(known, probability=averaged(one.probability), information=averaged(one.information))
+    def _mean(self, function: Callable[[Floats], Floats], lead: Floats) -> Floats:
+        ways = (*self.biases, *(-bias for bias in self.biases)) or (0.0,)
+        return np.asarray(sum(function(lead + bias) for bias in ways) / len(ways))
 
 
 def mills(x: Floats) -> Floats:
@@ -216,7 +208,8 @@ class Ratings:
     def link(self) -> Link:
         """The model of an answer, or of the mean of both orders where a bias of position was fitted."""
         link = LINKS[self.model]
-        return link.with_biases(self.order_bias * each for each in self.distances) if self.order_bias else link
+        biases = tuple(self.order_bias * each for each in self.distances) if self.order_bias else ()
+        return replace(link, biases=biases)
 
     @property
     def elo(self) -> Floats:

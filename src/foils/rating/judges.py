@@ -22,26 +22,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 from scipy.special import expit
 
-from foils.data.tables import read_table, with_types
-from foils.encode import Encoder, Vectors, VectorStore
-from foils.encode.encoder import Kind, cross_encoder_digest
-from foils.encode.tokens import Texts
+from foils.encode import Encoder, VectorStore
+from foils.encode.tokens import LazyTexts
 from foils.llm import Client, Form, Questions, RelevanceQuestions, Template, Usage, digest
 from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, json_values, probability
-from foils.mining.scorers import PairEncoder, pair_texts
+from foils.mining.scorers import CrossEncoderScorer
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
-from foils.runtime.errors import FormatError, InputError
-from foils.runtime.files import file_digest
+from foils.runtime.errors import InputError
+from foils.runtime.files import cache_place
 from foils.runtime.options import Option, Settings
-
-if TYPE_CHECKING:
-    from sentence_transformers import CrossEncoder
 
 _AT_ONCE = 2**12  # documents whose vectors are compared, or questions that are counted, together
 
@@ -67,13 +61,6 @@ class Judge(Protocol):
 def questions_of(judges: Sequence[Judge]) -> list[Questions]:
     """Return the questions of those judges who ask a language model."""
     return [judge.questions for judge in dict.fromkeys(judges) if hasattr(judge, "questions")]
-
-
-def fingerprint_of(judges: Sequence[Judge]) -> str:
-    """Return a digest of everything that decides what judges answer together."""
-    if len(judges) == 1:
-        return judges[0].fingerprint
-    return digest("ensemble", *(judge.fingerprint for judge in judges))
 
 
 class ScoringJudge(ABC):
@@ -114,7 +101,7 @@ class BiEncoderJudge(ScoringJudge):
     Args:
         encoder: makes the vectors; unit ones give cosines.
         temperature: as `ScoringJudge`.
-        store: keeps the vectors; None: they are made for each call.
+        store: keeps the vectors; None: the cache.
     """
 
     keeps_answers = True
@@ -122,67 +109,34 @@ class BiEncoderJudge(ScoringJudge):
     def __init__(self, encoder: Encoder, *, temperature: float = 0.05, store: VectorStore | None = None) -> None:
         routes = encoder.route("query"), encoder.route("document")
         super().__init__(temperature, encoder.name, digest("bi-encoder", encoder.fingerprint, *routes, temperature))
-        self._encoder, self._store = encoder, store
+        self._encoder, self._store = encoder, store or VectorStore(cache_place("vectors"))
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the cosines, (k,)."""
         queries, query = np.unique(candidates.query_of(rows), return_inverse=True)
-        asked = embedded(self._encoder, self._store, [candidates.queries[row] for row in queries], "query")
-        shown = embedded(self._encoder, self._store, _CandidateTexts(candidates, rows), "document")
+        asked = self._store.embed(self._encoder, [candidates.queries[row] for row in queries], "query")
+        texts = LazyTexts(len(rows), lambda part: candidates.texts(rows[part]))
+        shown = self._store.embed(self._encoder, texts, "document")
         scores = np.empty(len(rows))
         for part in np.array_split(np.arange(len(rows)), -(-len(rows) // _AT_ONCE) or 1):
             scores[part] = np.einsum("nd,nd->n", asked.take(query[part]), shown.take(part), dtype=np.float64)
         return scores
 
 
-def embedded(encoder: Encoder, store: VectorStore | None, texts: Texts, kind: Kind, **task: str) -> Vectors:
-    """Return the vectors of texts, from a store where there is one."""
-    if store is None:
-        return Vectors.of(encoder.encode(texts[0 : len(texts)], kind))
-    return store.embed(encoder, texts, kind, **task)
-
-
-@dataclass(frozen=True)
-class _CandidateTexts:
-    """Texts of candidates, read in slices; with their queries as `PairEncoder` takes them."""
-
-    candidates: Candidates
-    rows: Rows
-    with_query: bool = False
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, part: slice) -> Sequence[str]:
-        rows = self.rows[part]
-        texts = self.candidates.texts(rows)
-        return pair_texts(self.candidates.queries_of(rows), texts) if self.with_query else texts
-
-
 class CrossEncoderJudge(ScoringJudge):
-    """A judge by a cross-encoder's logits.
+    """A judge by a cross-encoder's logits, which are kept with those of a teacher.
 
     Args:
-        model: a loaded sentence-transformers CrossEncoder with one output.
+        scorer: the cross-encoder, and where its logits are kept.
         temperature: as `ScoringJudge`.
-        name: what to call it.
-        store: keeps the logits, as those of a teacher; None: they are computed for each call.
     """
 
     keeps_answers = True
 
-    def __init__(
-        self,
-        model: CrossEncoder,
-        *,
-        temperature: float = 1.0,
-        name: str = "",
-        store: VectorStore | None = None,
-    ) -> None:
-        self._encoder = PairEncoder(model, name or "cross-encoder")
-        fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
-        super().__init__(temperature, name or "cross-encoder", fingerprint)
-        self.model, self._store = model, store
+    def __init__(self, scorer: CrossEncoderScorer, *, temperature: float = 1.0) -> None:
+        fingerprint = digest("cross-encoder", scorer.fingerprint.removeprefix("cross-"), temperature)
+        super().__init__(temperature, scorer.name, fingerprint)
+        self._scorer = scorer
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the logits, (k,).
@@ -190,75 +144,9 @@ class CrossEncoderJudge(ScoringJudge):
         Raises:
             FailureError: a logit is NaN or infinite.
         """
-        texts = _CandidateTexts(candidates, rows, with_query=True)
-        vectors = embedded(self._encoder, self._store, texts, "document", task="scoring pairs", unit="pairs")
-        return vectors.take(slice(None))[:, 0].astype(np.float64)
-
-
-_IDS, _ANSWERS = ["query_id", "first", "second"], ["forward", "backward"]
-COLUMNS = [*_IDS, *_ANSWERS]
-LARGE = pa.schema([*((name, pa.large_string()) for name in _IDS), *((name, pa.float64()) for name in _ANSWERS)])
-
-
-class RecordedJudge:
-    """A judge whose answers lie in a Parquet file; NaN for pairs that it does not hold.
-
-    Args:
-        path: of the file, with query_id, first, second, forward and backward: P(first ≻ second) and
-            P(second ≻ first), each shown first.
-
-    Raises:
-        InputError: there is nothing there.
-        FormatError: a column is missing, or a probability is outside [0, 1].
-    """
-
-    antisymmetric, keeps_answers = False, True
-
-    def __init__(self, path: str | Path) -> None:
-        self.name, self.fingerprint = Path(path).name, file_digest(Path(path))
-        self._answers = read_answers(Path(path)).cast(LARGE)
-
-    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return the recorded P(first ≻ second), (m,), of a pair that was recorded in whichever order."""
-        rows = pair_ids(candidates, pairs).append_column("at", pa.array(np.arange(len(pairs))))
-        turned = ["query_id", "second", "first"]
-        straight, other = (
-            rows.join(self._answers.select([*_IDS, name]), _IDS, right_keys=keys).sort_by("at")[name].to_numpy()
-            for keys, name in ((_IDS, "forward"), (turned, "backward"))
+        return self._scorer.logits_of(
+            len(rows), lambda part: (candidates.queries_of(rows[part]), candidates.texts(rows[part]))
         )
-        return np.asarray(np.where(np.isnan(straight), other, straight))
-
-
-def pair_ids(candidates: Candidates, pairs: Pairs) -> pa.Table:
-    """Return query_id, first and second of pairs."""
-    queries = pa.array([candidates.query_ids[query] for query in pairs.query.tolist()], pa.large_string())
-    return pa.table([queries, candidates.ids(pairs.first), candidates.ids(pairs.second)], _IDS)
-
-
-def read_answers(path: Path) -> pa.Table:
-    """Read one Parquet file of answers, with COLUMNS.
-
-    Raises:
-        FormatError: a column is missing, or a probability is outside [0, 1].
-    """
-    table, _ = read_table(path)
-    try:
-        table = with_types(table, {**dict.fromkeys(_IDS, pa.string()), **dict.fromkeys(_ANSWERS, pa.float64())})
-    except InputError as error:
-        raise FormatError(str(error), path) from error
-    if missing := [name for name in COLUMNS if name not in table.column_names]:
-        raise FormatError(f"no column {', '.join(missing)}; expected {', '.join(COLUMNS)}", path)
-    table = table.select(COLUMNS)
-    for name in _IDS:
-        if table[name].null_count:
-            raise FormatError(f"{table[name].null_count} rows have no {name}; every row needs one", path)
-    if repeated := len(table) - len(table.group_by(_IDS).aggregate([])):
-        raise FormatError(f"{repeated} pairs are judged more than once; give each its one answer, their mean say", path)
-    for name in _ANSWERS:
-        values = np.asarray(table[name].to_numpy(), np.float64)
-        if (wrong := (values < 0) | (values > 1)).any():
-            raise FormatError(f"{int(wrong.sum())} values of {name} are outside [0, 1]; they are probabilities", path)
-    return table
 
 
 LEAST_SHARE = 0.5  # probability of both letters together, above which another likeliest token is no matter

@@ -55,20 +55,14 @@ class Pairs:
         for name in ("offsets", "first", "second"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.int64))
         offsets, first, second = self.offsets, self.first, self.second
-        if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-            raise InputError("offsets must be one row of numbers from 0 that never falls")
-        if first.ndim != 1 or first.shape != second.shape:
-            raise InputError(f"first {first.shape} and second {second.shape} must be two rows of the same length")
-        outside = (np.minimum(first, second) < 0) | (np.maximum(first, second) >= offsets[-1])
-        faults = {
-            f"name a candidate outside 0 … {offsets[-1] - 1}": outside,
-            "compare a candidate with itself": first == second,
-            "compare candidates of different queries": self.query != np.searchsorted(offsets, second, "right") - 1,
-            "are not ordered by query": np.diff(self.query, prepend=0) < 0,
-        }
-        complaints = [f"{int(wrong.sum())} pairs {what}" for what, wrong in faults.items() if wrong.any()]
-        if complaints:
-            raise InputError("; ".join(complaints))
+        rising = offsets.ndim == 1 and len(offsets) and offsets[0] == 0 and (np.diff(offsets) >= 0).all()
+        if not rising or first.ndim != 1 or first.shape != second.shape:
+            raise InputError("expected offsets from 0 that never fall, and as many first as second candidates")
+        wrong = (np.minimum(first, second) < 0) | (np.maximum(first, second) >= offsets[-1]) | (first == second)
+        wrong |= (self.query != np.searchsorted(offsets, second, "right") - 1) | (np.diff(self.query, prepend=0) < 0)
+        if wrong.any():
+            expected = f"two candidates of one query, of {offsets[-1]} in all, query by query"
+            raise InputError(f"{int(wrong.sum())} of {len(first)} pairs are not {expected}")
 
     def __len__(self) -> int:
         return len(self.first)
@@ -327,14 +321,10 @@ def combined(answers: Sequence[Judgements]) -> Judgements:
     """
     if len(answers) == 1:
         return answers[0]
-    forward = backward = count = np.zeros(())
-    for one in answers:
-        whole = np.isfinite(one.preference)
-        forward = forward + np.where(whole, one.forward, 0.0)
-        backward = backward + np.where(whole, one.backward, 0.0)
-        count = count + whole
+    orders = np.stack([[one.forward, one.backward] for one in answers])
+    whole = np.isfinite(orders).all(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
-        return Judgements(forward / count, backward / count)
+        return Judgements(*np.where(whole, orders, 0.0).sum(axis=0) / whole.sum(axis=0))
 
 
 Keys = npt.NDArray[np.uint64]

@@ -16,16 +16,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
 from foils.data.collection import Collection
-from foils.encode.models import load_cross_encoder
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Purse, RelevanceQuestions, digest
+from foils.mining.scorers import CrossEncoderScorer
 from foils.rating.estimators import ESTIMATORS
 from foils.rating.judges import (
     ORDER,
@@ -37,9 +36,7 @@ from foils.rating.judges import (
     LLMJudge,
     PointwiseJudge,
     QuestionSettings,
-    RecordedJudge,
     ScoringJudge,
-    pair_ids,
     questions_of,
 )
 from foils.rating.pairs import (
@@ -73,8 +70,8 @@ class JudgeSettings(Settings):
     """Who says which of two documents answers a query better.
 
     Attributes:
-        judge: bi-encoder[:MODEL], cross-encoder:MODEL, llm[:MODEL] or recorded:FILE; a bare MODEL
-            is a bi-encoder. Its own settings may follow, as in
+        judge: bi-encoder[:MODEL], cross-encoder:MODEL or llm[:MODEL]; a bare MODEL is a
+            bi-encoder. Its own settings may follow, as in
             llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be given several times: the mean
             of their answers. Default: bi-encoder. In Python also an object with the methods of
             `Judge`, or a list.
@@ -193,10 +190,10 @@ def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
 
 
 def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
-    how = {name: getattr(opening.encoding, name) for name in OF_CROSS_ENCODERS}
-    loaded = load_cross_encoder(model, **how)
-    store = opening.encoding.open_store()
-    return CrossEncoderJudge(loaded, temperature=opening.judges.temperature or 1.0, name=Path(model).name, store=store)
+    if not model:
+        raise InputError("cross-encoder needs its model: cross-encoder:MODEL")
+    scorer = CrossEncoderScorer.of(model, opening.encoding)
+    return CrossEncoderJudge(scorer, temperature=opening.judges.temperature or 1.0)
 
 
 def _language_model(model: str, opening: Opening, collection: Collection) -> Judge:
@@ -220,9 +217,7 @@ JUDGES: dict[str, JudgeKind] = {
     BI_ENCODER: JudgeKind(_bi_encoder, _names(EncodingSettings) | {"temperature"}),
     "cross-encoder": JudgeKind(_cross_encoder, frozenset({"temperature", "vectors", *OF_CROSS_ENCODERS})),
     "llm": JudgeKind(_language_model, _names(LLMSettings, QuestionSettings)),
-    "recorded": JudgeKind(lambda path, *_: RecordedJudge(path)),
 }
-PLACES = {"cross-encoder": "MODEL", "recorded": "FILE"}  # what has to stand behind the colon
 
 
 def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge:
@@ -234,8 +229,6 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
     if not isinstance(judge, str):
         return judge
     kind, where, own = _parsed(judge)
-    if kind in PLACES and not where:
-        raise InputError(f"{kind} needs its {PLACES[kind].lower()}: {kind}:{PLACES[kind]}")
     return JUDGES[kind].make(where, opening.with_own(own), collection)
 
 
@@ -261,7 +254,7 @@ def _parsed(judge: str) -> tuple[str, str, dict[str, Any]]:
     """Kind, model or file, and own settings of a judge's name, as in llm:MODEL,base_url=URL,temperature=0.7.
 
     Raises:
-        InputError: a value that is not of its key's type, or a kind of judge that has no settings of its own.
+        InputError: a value that is not of its key's type.
         UnknownNameError: an unknown key.
     """
     name, values = key_values(judge)
@@ -270,8 +263,6 @@ def _parsed(judge: str) -> tuple[str, str, dict[str, Any]]:
     groups = (JudgeSettings, LLMSettings, QuestionSettings)
     own = (each for group in groups for each in settings_of(group) if each.name in heeded)
     known = {each.name.removeprefix("llm_"): each for each in own}
-    if values and not known:
-        raise InputError(f"{spelled('judge', judge)}: {name} has no settings; leave {', '.join(values)} out")
     check_names(f"key of {spelled('judge')} {kind}", values, known)
     return kind, where, {known[key].name: known[key].checked(value) for key, value in values.items()}
 
@@ -317,7 +308,9 @@ def _answers(judge: Judge, candidates: Candidates, pairs: Pairs, store: AnswerSt
     """The answers about pairs, of which the store has some, and all afterwards."""
     if store is not None:
         texts = texts_of(candidates, pairs.first, pairs.second)
-        columns = zip(*pair_ids(candidates, pairs).to_pydict().values(), *texts, strict=True)
+        queries = [candidates.query_ids[query] for query in pairs.query.tolist()]
+        ids = (candidates.ids(ends).to_pylist() for ends in (pairs.first, pairs.second))
+        columns = zip(queries, *ids, *texts, strict=True)
         keys = [digest(judge.fingerprint, *each) for each in columns]
         kept = store.get(keys)
         answers = np.array([kept[key]["answer"] if key in kept else np.nan for key in keys])
@@ -504,7 +497,7 @@ def ask_tried(asking: JudgeSession, pairs: Pairs, relevant: Rows, *, accepted: b
             language models were asked and each question failed, since no table is to look rated.
     """
     for judge in () if accepted else asking.judges:
-        if hasattr(judge, "questions") or not isinstance(judge, (ScoringJudge, RecordedJudge)):
+        if hasattr(judge, "questions") or not isinstance(judge, ScoringJudge):
             tried = JudgeSession([judge], asking.candidates, asking.store) if len(asking.judges) > 1 else asking
             tried.ask(pairs.where(trial_of(pairs, relevant, whole_queries=isinstance(judge, ListJudge))))
             trial = evidence_of(tried.pairs, tried.judgements, relevant, clearly=CLEARLY_IN_TRIAL)

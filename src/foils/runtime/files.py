@@ -527,3 +527,23 @@ def kept_folder(
     except FoilsError as error:
         log.warning("the %s is not kept: %s", what, error)
     return value
+
+
+def kept_arrays(place: Path, what: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return arrays of numbers or texts by name, mapped from a folder of the cache, or made and kept there.
+
+    Args:
+        place: of the folder.
+        what: they are, as for `kept_folder`.
+        make: them anew.
+    """
+    import numpy as np
+
+    def read() -> Mapping[str, Any]:
+        return {path.stem: np.load(path, mmap_mode="r") for path in place.glob("*.npy")}
+
+    def write(aside: Path, arrays: Mapping[str, Any]) -> None:
+        for name, array in arrays.items():
+            np.save(aside / f"{name}.npy", array)
+
+    return kept_folder(place, what, read, make, write)
