@@ -27,7 +27,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("llm/asking.py", "if _checksum(key, text) != checksum:", "if False:", "llm"),
     ("runtime/files.py", "        flush(temporary)\n        temporary.replace(place)",
      "        temporary.replace(place)", "data"),
-    ("mining/rules.py", "lowest - self.absolute - self.relative", "lowest - self.absolute + self.relative", "mining"),
+    ("mining/rules.py", "_scored(pairs) > lowest - margin", "_scored(pairs) > lowest + margin", "mining"),
     ("scoring/gates.py", "return rho * eta * (1 - similarities.coverage)", "return rho * (1 - similarities.coverage)",
      "scoring"),
     ("scoring/information.py", "+ information / regularization", "+ information * regularization", "scoring"),

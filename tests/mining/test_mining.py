@@ -268,10 +268,9 @@ def test_a_split_without_a_positive_is_an_error() -> None:
         mine_negatives(collection, RandomRetriever(collection), split="train", top=1)
 
 
-P = {"absolute": 0.1}, {"relative": 0.5}, {"absolute": -0.1}, {"absolute": 0.1, "relative": 0.5}
-
-
-@pytest.mark.parametrize(("rule", "limit"), [*zip(P, (0.3, 0.2, 0.5, 0.1), strict=True)])
+@pytest.mark.parametrize(
+    ("rule", "limit"), [({"amount": 0.1}, 0.3), ({"amount": 0.5, "relative": True}, 0.2), ({"amount": -0.1}, 0.5)]
+)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_margins_by_hand(small, rule, limit, sign):
     """Against positives of .8 and .4, the lowest of which counts; for −.4 a share of the positive lies below it."""
@@ -282,7 +281,7 @@ def test_margins_by_hand(small, rule, limit, sign):
     assert Margin(positives, **rule).marks(pairs).tolist() == [False, True]
     one = np.zeros(1, np.int64)
     assert positives.lowest(one)[0] == scores.min()
-    for bad, message in (({"relative": 1.5}, "at most 1"), ({"absolute": np.nan}, "finite")):
+    for bad, message in (({"amount": 1.5, "relative": True}, "at most 1"), ({"amount": np.nan}, "finite")):
         refused(message, Margin, positives, **bad)
     refused("no positive; a margin", positives.lowest, np.array([3]))
 

@@ -55,16 +55,18 @@ WAYS = {
     "shaken": lambda world: {"retriever": shaken(world)},
     "later window": lambda world: {"retriever": world.dense(), "ranks": (3, 8)},
     "uniform draw": lambda world: {"retriever": world.dense(), "ranks": (0, 20), "draw": Uniform()},
-    "margin, minimum": lambda world: {"retriever": world.dense(), "rules": [Margin(world.scores(), relative=0.05)]},
+    "margin, minimum": lambda world: {
+        "retriever": world.dense(), "rules": [Margin(world.scores(), 0.05, relative=True)],
+    },
     "margin of a random order": lambda world: {
         "retriever": RandomRetriever(world.collection), "ranks": (0, DOCUMENTS), "scorer": world.dense(),
-        "rules": [ScoreLimit(0.6, below=True), Margin(world.scores(), absolute=-0.2)],
+        "rules": [ScoreLimit(0.6, below=True), Margin(world.scores(), -0.2)],
     },
     "highest score": lambda world: {"retriever": world.dense(), "rules": [ScoreLimit(0.85)]},
     "cross-encoder": lambda world: {"retriever": cross_encoder(world)},
     "cross-encoder, later, with a margin": lambda world: {
         "retriever": cross_encoder(world), "ranks": (2, 30),
-        "rules": [Margin(PositiveScores.of(world.collection, NoisyScorer(world), np.arange(QUERIES)), absolute=0.02)],
+        "rules": [Margin(PositiveScores.of(world.collection, NoisyScorer(world), np.arange(QUERIES)), 0.02)],
     },
     "TriSampler": lambda world: {
         "retriever": world.dense(), "ranks": (0, 50),
@@ -194,7 +196,7 @@ def test_a_margin_by_hand():
     drawn = [drawn_positives(known, np.array([0]), least=2, most=10, seed=seed)[1][0] + 1 for seed in range(20)]
     for absolute, planted, returned in ((0.05, 1, 0), (0.05, 2, 2), (0.15, 2, 0), (-0.15, 1, 2)):
         assert planted in drawn
-        found = of(world, rules=[Margin(scores, absolute=absolute)], seed=drawn.index(planted))
+        found = of(world, rules=[Margin(scores, absolute)], seed=drawn.index(planted))
         assert (found.way, found.returned) == ("planted", returned)
 
 
@@ -203,10 +205,10 @@ def test_a_query_with_one_positive_can_be_planted_in_unless_something_compares_w
     scores = small_scores(world)
     assert of(world, ranks=(0, 1), draw=Uniform()).returned == 1  # the first of q0, the last of q1
     assert of(world, rules=[ScoreLimit(0.85)]).returned == 0
-    assert of(world, rules=[Margin(scores, absolute=0.1)]) is None
+    assert of(world, rules=[Margin(scores, 0.1)]) is None
     assert of(world, rules=[TriSampler(world.collection, world.queries, world.documents)]) is None
     both = small_world({"q0": {"d1": 1, "d2": 1}, "q1": {"d1": 1}})
-    found = of(both, rules=[Margin(small_scores(both), absolute=-1.0)])
+    found = of(both, rules=[Margin(small_scores(both), -1.0)])
     assert (found.returned, found.labelled, found.queries) == (3, 3, 1)  # all of q0's, and so all
 
 

@@ -221,7 +221,10 @@ class _Screen:
             if self._depth < len(vectors) and not np.isfinite(self._last[first]):
                 self._last[strip] = np.partition(products, -self._depth, axis=1)[:, -self._depth]
             query, column = np.divmod(np.flatnonzero(products >= self._floor(strip)[:, None]), len(vectors))
-            return _candidates(query + first, column + start, products[query, column])
+            candidates = np.empty(len(query), CANDIDATE)
+            candidates["query"], candidates["row"] = query + first, column + start
+            candidates["product"] = products[query, column]
+            return candidates
 
         return _side_by_side(screened, range(0, len(self._queries), STRIP))
 
@@ -325,12 +328,6 @@ def _slack(queries: Products) -> Scores:
 def _below(last: npt.NDArray[np.floating], slack: Scores) -> Products:
     lower = (last - slack).astype(np.float32)
     return np.asarray(np.nextafter(lower, np.float32(-np.inf)))
-
-
-def _candidates(queries: Rows, rows: Rows, products: Products) -> Candidates:
-    candidates = np.empty(len(rows), CANDIDATE)
-    candidates["query"], candidates["row"], candidates["product"] = queries, rows, products
-    return candidates
 
 
 # An index answers queries with documents

@@ -100,11 +100,6 @@ class WindowSettings(Settings):
     keep_positives: bool = False
     seed: Annotated[int, Option(least=0)] = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.ranks, str):
-            object.__setattr__(self, "ranks", parsed_ranks(self.ranks))
-
 
 @dataclass(frozen=True, kw_only=True)
 class RankingSettings(Settings):
@@ -149,8 +144,8 @@ class FilterSettings(Settings):
     def rules(self, positives: Callable[[], PositiveScores]) -> list[Rule]:
         """Return the rules, in the order in which they are asked; `positives` are scored for margins."""
         known: dict[str, Callable[[float], Rule]] = {
-            "margin": lambda margin: Margin(positives(), absolute=margin),
-            "relative_margin": lambda margin: Margin(positives(), relative=margin),
+            "margin": lambda margin: Margin(positives(), margin),
+            "relative_margin": lambda share: Margin(positives(), share, relative=True),
             "max_score": ScoreLimit,
             "min_score": partial(ScoreLimit, below=True),
         }

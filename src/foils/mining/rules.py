@@ -180,17 +180,17 @@ class PositiveScores:
 
 @dataclass(frozen=True)
 class Margin:
-    """Rejects s > p − absolute − relative·|p|, with the score p of the query's lowest positive, the safest.
+    """Rejects s > p − amount, or of a relative margin s > p − amount·|p|, p the score of the query's lowest positive.
 
-    With `relative` alone: at least this share of the positive's magnitude below it, whatever its
-    sign. A share of the positive (NV-Retriever's TopK-PercPos: s ≤ 0.95·p) is relative = 1 − share;
-    for p ≥ 0 the two are equal, and for p < 0, where share·p would lie above the positive, it stays
-    below it.
+    A relative one keeps what is at least this share of the positive's magnitude below it, whatever
+    its sign. A share of the positive (NV-Retriever's TopK-PercPos: s ≤ 0.95·p) is the amount 1 −
+    share; for p ≥ 0 the two are equal, and for p < 0, where share·p would lie above the positive,
+    it stays below it.
 
     Args:
         positives: their scores.
-        absolute: on the scale of the scores; more rejects more.
-        relative: share of |p|, at most 1; more rejects more.
+        amount: on the scale of the scores, or a share of |p|, at most 1; more rejects more.
+        relative: whether it is a share.
 
     Raises:
         InputError: a margin that is not finite, a relative one above 1, a candidate without a
@@ -198,26 +198,24 @@ class Margin:
     """
 
     positives: PositiveScores
-    absolute: float = 0.0
-    relative: float = 0.0
+    amount: float = 0.0
+    relative: bool = False
 
     def __post_init__(self) -> None:
-        if not np.isfinite([self.absolute, self.relative]).all():
-            raise InputError(f"margins {self.absolute} and {self.relative}; expected finite numbers")
-        if self.relative > 1:
-            raise InputError(f"relative margin {self.relative}; expected at most 1 (of the positive's score)")
+        if not np.isfinite(self.amount) or (self.relative and self.amount > 1):
+            raise InputError(f"margin {self.amount}; expected a finite number, a share of the positive's at most 1")
 
     @property
     def reason(self) -> str:
         """Why, in a few words."""
-        parts = [f"{self.absolute:g}"] if self.absolute or not self.relative else []
-        parts += [f"{100 * self.relative:g} %"] if self.relative else []
-        return f"less than {' and '.join(parts)} below the minimum positive's score"
+        amount = f"{100 * self.amount:g} %" if self.relative else f"{self.amount:g}"
+        return f"less than {amount} below the minimum positive's score"
 
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates score over the limit, (n,)."""
         lowest = self.positives.lowest(pairs.query_rows)
-        return np.asarray(_scored(pairs) > lowest - self.absolute - self.relative * np.abs(lowest))
+        margin = self.amount * np.abs(lowest) if self.relative else self.amount
+        return np.asarray(_scored(pairs) > lowest - margin)
 
     def with_judgements(self, collection: Collection) -> Margin:
         """Return the margin against the positives that a collection with fewer judgements has."""
