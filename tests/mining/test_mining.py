@@ -164,8 +164,7 @@ def test_negatives_equal_those_of_the_plain_loop(
     limits = st.floats(-0.2, 0.6)
     rules: list[Any] = data.draw(
         st.lists(
-            st.builds(ScoreLimit, limits, st.booleans())
-            | st.builds(Margin, st.just(positives), absolute=limits, relative=limits),
+            st.builds(ScoreLimit, limits, st.booleans()) | st.builds(Margin, st.just(positives), limits, st.booleans()),
             max_size=3,
         )
     )
