@@ -173,7 +173,7 @@ def test_negatives_equal_those_of_the_plain_loop(
         lowest = min(s for q, s in zip(queries, scores, strict=True) if q == int(query[2:]))
         for rule in rules:
             if isinstance(rule, Margin):
-                holds = score > lowest - rule.absolute - rule.relative * abs(lowest)
+                holds = score > lowest - rule.amount * (abs(lowest) if rule.relative else 1)
             else:
                 holds = score < rule.limit if rule.below else score > rule.limit
             if holds:
