@@ -21,7 +21,6 @@ from foils.runtime.errors import InputError
 from foils.searching.dimensions import (
     FEEDBACK_DEPTH,
     DimensionSettings,
-    Mask,
     Sharpened,
     feedback_needed,
     sharpened_queries,
@@ -40,24 +39,6 @@ class Match(NamedTuple, Generic[T]):
 
     document: T
     score: float
-
-
-class Matches(list[Match[T]]):
-    """The documents found for a query, best first.
-
-    Attributes:
-        mask: (d,) which dimensions the query kept.
-        moved: whether it was moved towards its feedback.
-    """
-
-    def __init__(self, matches: Sequence[Match[T]], mask: Mask, moved: bool = False) -> None:
-        super().__init__(matches)
-        self.mask, self.moved = mask, moved
-
-    @property
-    def masked(self) -> bool:
-        """Whether the query lost dimensions."""
-        return not bool(self.mask.all())
 
 
 def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings: DimensionSettings) -> Floats:
@@ -116,8 +97,8 @@ class SharpenedSearch(Generic[T]):
         if self.candidates is not None and self.second_pass == "index":
             raise InputError(f"candidates {self.candidates}: no effect without second_pass='rerank'")
 
-    def __call__(self, query: npt.ArrayLike, k: int = 10, **options: Any) -> Matches[T]:
-        """Return the k best documents of one query, best first, with the mask of its dimensions.
+    def __call__(self, query: npt.ArrayLike, k: int = 10, **options: Any) -> list[Match[T]]:
+        """Return the k best documents of one query, best first.
 
         Args:
             query: (d,).
@@ -130,7 +111,7 @@ class SharpenedSearch(Generic[T]):
         """
         return self.many(np.asarray(query, np.float32)[None], k, **options)[0]
 
-    def many(self, queries: npt.ArrayLike, k: int = 10, **options: Any) -> list[Matches[T]]:
+    def many(self, queries: npt.ArrayLike, k: int = 10, **options: Any) -> list[list[Match[T]]]:
         """Return the k best documents of each of n queries, (n, d); arguments and errors as of one."""
         rows, reranked = _rows(queries), self.candidates or max(k, CANDIDATES)
         check_search_depths(k, self.feedback_depth)
@@ -151,11 +132,12 @@ class SharpenedSearch(Generic[T]):
                 for row, pair in zip(again.tolist(), second, strict=True):
                     first[row] = pair
         results = []
-        for query, pair, mask, moved in zip(result.queries, first, result.masks, result.moved.tolist(), strict=True):
-            scored = _scored(query, *pair)
+        for query, (documents, vectors) in zip(result.queries, first, strict=True):
+            scores = (vectors @ query).tolist() if len(vectors) else []
+            scored = [Match(document, score) for document, score in zip(documents, scores, strict=True)]
             if self.second_pass == "rerank":  # of equal ones the earlier first
                 scored.sort(key=lambda match: -match.score)
-            results.append(Matches(scored[:k], mask, moved))
+            results.append(scored[:k])
         return results
 
     def _searched(self, queries: Floats, depth: int, options: dict[str, Any]) -> list[Found]:
@@ -174,12 +156,6 @@ def _sharpened(queries: Floats, feedback: Sequence[Floats], settings: DimensionS
     vectors = np.concatenate([part for part in feedback if len(part)] or [np.empty((0, queries.shape[1]), np.float32)])
     lists = [np.arange(start, end) for start, end in pairwise(ends.tolist())]
     return sharpened_queries(queries, Vectors.of(vectors), lists, settings)
-
-
-def _scored(query: Floats, documents: Sequence[T], vectors: Floats) -> list[Match[T]]:
-    """The documents in the order in which they were returned."""
-    scores = (vectors @ query).tolist() if len(vectors) else []
-    return [Match(document, score) for document, score in zip(documents, scores, strict=True)]
 
 
 def _checked(pair: Any, d: int) -> Found:
