@@ -320,10 +320,9 @@ class StudyAnalysis(Result):
 
     def reliability_table(self) -> Table:
         """Return how far the order of each cell's sources repeats."""
-        rows = [
-            (name, f"{each.seeds}", _tau(each.half), _tau(each.whole), each.verdict)
-            for name, each in self.reliability.items()
-        ]
+        rows = []
+        for name, each in self.reliability.items():
+            rows.append((name, f"{each.seeds}", _tau(each.half), _tau(each.whole), each.verdict))
         columns = ["cell", "seeds", "τ of halves", "of all seeds", "order"]
         return Table("How far the order of the sources repeats", columns, rows)
 
@@ -396,10 +395,10 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     having = [cell.predictors[source] for cell in several for source in cell.sources]
     names = [name for name in PREDICTORS if having and all(name in each for each in having)]
     results = {cell.name: cell.results(cell.sources, measure) for cell in several}
-    predicted = {
-        cell.name: np.array([[cell.predictors[source][name] for source in cell.sources] for name in names])
-        for cell in several
-    }
+    predicted = {}
+    for each in several:
+        values = [[each.predictors[source][name] for source in each.sources] for name in names]
+        predicted[each.name] = np.array(values)
     standings, chance = list[Standing](), math.nan
     for at, name in enumerate(names):
         regrets, taus = [], dict[str, float]()
@@ -415,7 +414,7 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     if standings:
         pairs = [(predicted[cell], results[cell].mean(axis=1)) for cell in results]
         chance = chance_of_best(pairs, standings[0].kendall, rng)
-    reliability = {cell: reliability_of(each) for cell, each in results.items()}
+    reliability = {cell: reliability_of(of) for cell, of in results.items()}
     return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
 
 

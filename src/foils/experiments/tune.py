@@ -238,10 +238,9 @@ class Tuning:
         reason = "as long as dev rises and time is left: twice the steps, three times the learning rate, a third of it"
         if self.task.in_batch:
             reason += "; mined negatives, 1, 4 or 7 of a query, and such as the tuned model mines itself"
-        reason += (
-            "; then parts of the way back to the base, and the mean of the weights of the best. Another than the plain "
-            "training is taken where it is better on dev by more than a standard error, by more still of several"
-        )
+        reason += "; then parts of the way back to the base, and the mean of the weights of the best. "
+        reason += "Another than the plain training is taken where it is better on dev by more than a standard "
+        reason += "error, by more still of several"
         return {"trainings": MOST_TRAININGS, "most_steps": most, "reason": reason}
 
     @cached_property
@@ -456,10 +455,8 @@ class Tuning:
         tried = [base, *trials, *candidates[1:]]
         reason = f"of {counted(len(tried) - 1, 'models')} tried, {taken.mean:.4f} on dev, the base {base.mean:.4f}"
         if not self._improves(base, taken):
-            reason = (
-                f"none is surely better on dev than the base, which has {base.mean:.4f}: the best has {taken.mean:.4f}"
-            )
-            taken = base
+            kept_for = f"none is surely better on dev than the base, which has {base.mean:.4f}"
+            reason, taken = f"{kept_for}: the best has {taken.mean:.4f}", base
         listed = {"members": [asdict(each) for each in taken.members], "share": taken.share}
         self.plan.sections["training"] = {**listed, "reason": reason}
         return tried, taken
