@@ -74,10 +74,6 @@ class EpochBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         aside = {*(self.valid_label_columns or ()), "dataset_name"}
         self.columns = [name for name in dataset.column_names if name not in aside]
 
-    def __len__(self) -> int:
-        rows, size = len(self.dataset), self.batch_size
-        return int(rows // size if self.drop_last else -(-rows // size))
-
     def __iter__(self) -> Iterator[list[int]]:
         return (batch.tolist() for batch in islice(self.batches(), len(self)))
 

@@ -243,11 +243,10 @@ def cast(model: Any, types: Mapping[str, torch.dtype]) -> None:
 def rounded(model: Any, types: Mapping[str, torch.dtype]) -> Iterator[None]:
     """While inside, round a model's weights to the types that they will be saved in; their type stays."""
     state = model.state_dict()
-    changing = [name for name, dtype in types.items() if name in state and state[name].dtype != dtype]
-    exact = {name: state[name].clone() for name in changing}
+    exact = {name: each.clone() for name, each in state.items() if types.get(name, each.dtype) != each.dtype}
     with torch.no_grad():
-        for name in exact:
-            state[name].copy_(state[name].to(types[name]))
+        for name, value in exact.items():
+            state[name].copy_(value.to(types[name]))
         try:
             yield
         finally:
