@@ -239,8 +239,7 @@ class Models:
     def positive_scores(self, scorer: Any) -> PositiveScores:
         """Return the positives' scores by a scorer, or by a retriever that scores."""
         if not hasattr(scorer, "score"):
-            asked = f"{spelled('scorer')} encoder"
-            raise InputError(f"this source gives no scores of the positives; choose {asked}")
+            raise InputError(f"this source gives no scores of the positives; choose {spelled('scorer')} encoder")
         return PositiveScores.of(self.collection, scorer, self.collection.queries_of(self.split))
 
     def miner(self, method: str, window: WindowSettings) -> tuple[Miner, dict[str, Any]]:

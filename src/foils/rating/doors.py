@@ -447,7 +447,7 @@ def _summary(
         queries=fit.pairs.queries,
         without_positive=int((~rows.labelled).sum()),
         comparisons=len(asking.pairs),
-        missing=judgements.missing,
+        missing=int(np.isnan(judgements.preference).sum()),
         position_bias=judgements.position_bias,
         positives_win=evidence.positives_win,
         orders_agree=evidence.orders_agree,

@@ -238,11 +238,6 @@ class Judgements:
         return np.stack([self.forward, 1 - self.backward]), x
 
     @property
-    def missing(self) -> int:
-        """How many pairs have no judgement."""
-        return int(np.isnan(self.preference).sum())
-
-    @property
     def order_correlation(self) -> float:
         """Correlation of what both orders say of the pairs, each less the position bias; 0 where they say nothing."""
         known = np.isfinite(self.preference)
