@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import expit, ndtri, stdtrit
+from scipy.special import expit, ndtri
 
 from foils.data.collection import Collection, Rows
 from foils.data.labels import Labels
@@ -30,14 +30,14 @@ from foils.encode.vectors import VectorStore
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
 from foils.scoring.gates import Float64s
+from foils.scoring.information import CONFIDENCE, assign_blocks, widening
 from foils.scoring.measure import Measured, measure
 from foils.scoring.scores import REPLICATES, Scores, ScoreSettings, score_sources
 from foils.scoring.triplets import first_distinct, make_records
 
 RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
-BLOCKS = 64  # of records, that are resampled
-TAILS = [(1 - 0.95) / 2, (1 + 0.95) / 2]  # of intervals
+TAILS = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]  # of intervals
 GRID = 41  # values of o from 0 to its bound
 LEAST_RATE = 1e-6  # share of a source's negatives that are answers, for each o, at least
 LEAST_RATIO = 1e-12  # n_L/n_U, at least
@@ -143,7 +143,7 @@ class Resampling:
     @classmethod
     def of(cls, records: int, queries: int, rng: np.random.Generator) -> Resampling:
         """Deal records into blocks, and draw these; queries without a record belong to blocks evenly."""
-        block = rng.permutation(np.arange(records) % min(BLOCKS, records))
+        block = assign_blocks(records, rng)
         blocks = int(block.max()) + 1
         counts = np.bincount(block, minlength=blocks).astype(np.float64) * (queries / records)
         weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
@@ -152,8 +152,7 @@ class Resampling:
     def means(self, sums: Float64s, *, of_draws: bool = False) -> Float64s:
         """Return means over queries in each draw, of sums by block: (G, D) of (G, B), (1, D) of draws' own.
 
-        The deviations of B blocks fall short by √((B − 1)/B), and their normal tails by those of
-        Student's t with B − 1 degrees of freedom; they are widened by both.
+        Their deviations are widened, since they are those of few blocks (`widening`).
 
         Args:
             sums: (G, B) the same for all draws.
@@ -162,12 +161,9 @@ class Resampling:
         totals = np.einsum("db,b->d", self.weights, self.counts)
         # einsum: a product of matrices sums in an order that the number of threads decides
         drawn = np.einsum("db,db->d" if of_draws else "gb,db->gd", sums, self.weights) / totals
-        blocks, whole = len(self.counts), sums.sum(axis=1) / self.counts.sum()
-        widening = 1.0  # a single block does not vary
-        if blocks > 1:
-            widening = math.sqrt(blocks / (blocks - 1)) * stdtrit(blocks - 1, 0.975) / ndtri(0.975)
+        whole = sums.sum(axis=1) / self.counts.sum()
         whole = whole[None] if of_draws else whole[:, None]
-        return np.asarray(whole + widening * (drawn - whole))
+        return np.asarray(whole + widening(len(self.counts)) * (drawn - whole))
 
 
 @dataclass(frozen=True, eq=False)

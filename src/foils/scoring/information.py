@@ -242,6 +242,17 @@ def bootstrap(
     return {name: resampled(scores[name], without, drawn) for name, without in left_out.items()}
 
 
+def widening(blocks: int) -> float:
+    """Return what the deviations of B resampled blocks are multiplied by: √(B/(B − 1))·t/z, 1 for a single block.
+
+    They fall short by √((B − 1)/B), and their normal tails, z at 97.5 %, by those of Student's t
+    with B − 1 degrees of freedom.
+    """
+    if blocks < 2:
+        return 1.0
+    return float(np.sqrt(blocks / (blocks - 1)) * stdtrit(blocks - 1, 0.975) / ndtri(0.975))
+
+
 def resampled(score: float, left_out: Float64s, drawn: Float64s) -> Resampled:
     """Return a target's replicates, its bias and its standard error; NaN with fewer than two blocks.
 
@@ -256,8 +267,7 @@ def resampled(score: float, left_out: Float64s, drawn: Float64s) -> Resampled:
         return Resampled(np.full(len(drawn), np.nan))
     pseudo = count * score - (count - 1) * left_out[held]
     corrected, error = float(pseudo.mean()), float(pseudo.std(ddof=1) / np.sqrt(count))
-    widened = np.sqrt(count / (count - 1)) * stdtrit(count - 1, 0.975) / ndtri(0.975)
-    deviations = (pseudo - corrected) * widened / count
+    deviations = (pseudo - corrected) * widening(count) / count
     return Resampled(np.maximum(corrected + (drawn[:, held] - 1) @ deviations, 0.0), score - corrected, error)
 
 
