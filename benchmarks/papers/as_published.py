@@ -129,7 +129,7 @@ def of_scores(collection: Any, sources: dict[str, Any], encoder: str) -> dict[st
     ]  # fmt: skip
     simplified, targets = [], whole.measured.records.targets(1)
     for name in ("gradient_weighted", "margin_hardness", "residual_only"):
-        weights = WEIGHTINGS[name](whole.measured.similarities, TEMPERATURE)
+        weights = WEIGHTINGS[name](whole.measured.similarities)
         moments = target_moments(whole.measured.geometry, weights, whole.measured.records.members, targets)
         dets = [log_det(moments[target.name].information()) for target in targets]
         simplified.append({"variant": name.replace("_", " "), **agreement(dets)})

@@ -37,7 +37,7 @@ def geometry_of(queries: Vectors, documents: Vectors, rng: np.random.Generator) 
 
 def score(geometry: Geometry, coverage: np.ndarray) -> float:
     s_p, s_n, s_pn, distance = triplet_similarities(geometry)
-    weights = gated(Similarities(s_p[geometry.record], s_n, s_pn, coverage, distance), TEMPERATURE)
+    weights = gated(Similarities(s_p[geometry.record], s_n, s_pn, coverage, distance, TEMPERATURE))
     source = Target("source", 1)
     moments = target_moments(geometry, weights, np.ones(len(geometry.record), np.int64), [source])
     return log_det(moments[source.name].information())

@@ -173,7 +173,7 @@ def test_a_word_table_is_decided_for_by_what_recurs_among_training_pairs(half, p
     measured = plain.basis.measured
     everything = np.arange(len(measured.records.record))
     np.testing.assert_allclose(
-        replace(plain.basis, recurrence=0.25).learnabilities(everything), 0.25 + 0.75 * measured.gates.rho**16
+        replace(plain.basis, recurrence=0.25).learnabilities(everything), 0.25 + 0.75 * measured.similarities.rho**16
     )
 
 

@@ -193,7 +193,7 @@ def test_where_labels_end_with_a_pool_sources_are_judged_as_if_all_were_answers(
     assert (decision.source, decision.label_next) == (source, 60)
     assert decision.sentence.startswith(begins)
     assert f"below that, {below}" in decision.sentence
-    assert decision.cautions[-1].endswith("judged there and not labelled, which foils select --by benefit keeps.")
+    assert decision.cautions[-1].endswith("judged and not labelled, which foils select --by benefit keeps.")
     assert decision.worths["dense"].gain == pytest.approx(-0.84)
 
 

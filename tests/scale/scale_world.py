@@ -86,7 +86,7 @@ def composed(folder: Path) -> dict[str, bytes]:
         VectorStore(folder / "vectors"),
         0.05,
     )
-    chosen = compose(measured.geometry, gated(measured.similarities, 0.05), count=3, block=64)
+    chosen = compose(measured.geometry, gated(measured.similarities), count=3, block=64)
     return {"order": chosen.order.tobytes(), "gain": chosen.gain.tobytes()}
 
 

@@ -59,7 +59,7 @@ def test_simplifications_are_the_plain_ones(world):
     measured = scored(world).measured
     targets = measured.records.targets(2)
     for weighting in ("residual_only", "gradient_weighted", "margin_hardness"):
-        weights = WEIGHTINGS[weighting](measured.similarities, 0.05)
+        weights = WEIGHTINGS[weighting](measured.similarities)
         moments = target_moments(measured.geometry, weights, measured.records.members, targets)
         for target in targets:
             expected = getattr(plainly(world, target.name, pooled(world)), weighting)
@@ -260,7 +260,7 @@ def test_a_composed_table_keeps_what_was_chosen(world):
     united = fuse_sources(world.sources)
     records = make_records(world.collection, {"union": united}, split="train", control=False)
     measured = measure(records, NoEncoder(), ExactStore(), 0.05)
-    weights = gated(measured.similarities, 0.05)
+    weights = gated(measured.similarities)
     chosen = compose(measured.geometry, weights, count=2)
     table = composed(united, measured.records, chosen, weights)
     assert len(table) == len(united)

@@ -277,14 +277,14 @@ def test_margin_hardness_is_the_squared_gradient_of_the_pair_loss():
     gradient = np.array([(loss(u + step) - loss(u - step)) / 2e-6 for step in np.eye(5) * 1e-6])
     similarities = Similarities(
         np.array([u @ positive]), np.array([u @ negative]), np.array([positive @ negative]), np.array([0.25]),
-        np.array([((positive - negative) ** 2).sum()]),
+        np.array([((positive - negative) ** 2).sum()]), 0.3,
     )  # fmt: skip
-    hardness = WEIGHTINGS["margin_hardness"](similarities, 0.3)[0]
+    hardness = WEIGHTINGS["margin_hardness"](similarities)[0]
     assert hardness == pytest.approx(gradient @ gradient, rel=1e-6)
     eta = semantic_locality(similarities.s_pn, similarities.s_n, 0.3)[0]
-    assert WEIGHTINGS["gradient_weighted"](similarities, 0.3)[0] == pytest.approx(hardness * eta * 0.75)
+    assert WEIGHTINGS["gradient_weighted"](similarities)[0] == pytest.approx(hardness * eta * 0.75)
     rho = target_consistency(similarities.s_p, similarities.s_n, 0.3)[0]
-    assert gated(similarities, 0.3)[0] == pytest.approx(rho * eta * 0.75)
+    assert gated(similarities)[0] == pytest.approx(rho * eta * 0.75)
 
 
 @pytest.mark.parametrize("seed", range(4))

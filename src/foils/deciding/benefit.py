@@ -121,9 +121,9 @@ class Basis:
 
     def learnabilities(self, triplets: Rows) -> Float64s:
         """Return (k,) ℓ_j: ρ_j·η_j for a model that starts from nothing, else R + (1 − R)·ρ_j¹⁶."""
-        rho = self.measured.gates.rho[triplets]
+        rho = self.measured.similarities.rho[triplets]
         if self.recurrence is None:
-            return np.asarray(rho * self.measured.gates.eta[triplets])
+            return np.asarray(rho * self.measured.similarities.eta[triplets])
         return np.asarray(self.recurrence + (1 - self.recurrence) * rho**ALREADY)
 
 

@@ -278,7 +278,7 @@ def draw(
     trained = np.sort(collection.positives(scoring.split).query_rows)
     if len(trained) < 2:
         raise InputError(
-            f"the split {scoring.split!r} has {len(trained)} queries with a positive; a decision needs at least two"
+            f"the split {scoring.split!r} has {len(trained)} queries with a positive; a decision needs two at least"
         )
     rng = np.random.default_rng([scoring.seed, seeds.MEASURED])
     queries = rng.permutation(trained)[:records]
@@ -319,7 +319,7 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
         for place, (name, source) in enumerate(belief.sources.items())
     }
     nothing = Source(np.zeros(0, np.int64), Odds(np.log([LEAST_RATIO])), rate=0.0, spread=0.0)
-    weighed[NONE] = weigh(drawn, NONE, nothing, 0, belief, basis, resampling)  # without a negative any place will do
+    weighed[NONE] = weigh(drawn, NONE, nothing, 0, belief, basis, resampling)  # any place: it has no negative
     return choose(drawn, weighed, belief, basis, candidates)
 
 

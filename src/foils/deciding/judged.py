@@ -72,10 +72,12 @@ class Judged:
             return None
         labels = Labels.of(labels)
         names = labels.programs()
-        table = labels.table.filter(pa.array([kind not in CHECKS for kind in labels.table["sources"].to_pylist()]))
+        table = labels.table
+        table = table.filter(pa.array([kind not in CHECKS for kind in table["sources"].to_pylist()]))
         codes = pair_keys(table).combine_chunks().dictionary_encode().indices
         pairs = table.take(pa.array(np.unique(np.asarray(codes), return_index=True)[1]))
-        answers = np.stack([labels.match(pairs, judge=judge)[0] for judge in (None, *names)], axis=1)  # people's first
+        # people's first
+        answers = np.stack([labels.match(pairs, judge=judge)[0] for judge in (None, *names)], axis=1)
         anybody = np.isfinite(answers).any(axis=1)
         if not anybody.any():
             raise InputError("labels without a judgement; judge some pairs (foils label), or leave them out")
@@ -84,7 +86,7 @@ class Judged:
         triplet = triplets_of_rows(Negatives(negatives.append_column("text", pairs["text"])), records)
         known = np.flatnonzero((triplet >= 0) & anybody)
         if not len(known):
-            raise InputError("none of the judged pairs is a negative of these sources; give the labels of these")
+            raise InputError("none of the judged pairs is a negative of these sources; give their labels")
         triplets, first = np.unique(triplet[known], return_index=True)
         answers = answers[known[first]]
         checks = np.array([labels.checks(name) for name in names], np.float64).reshape(-1, 2, 2)

@@ -82,7 +82,7 @@ def mine(
         if pc.max(source.kept()["rank"]).as_py() == end - 1:  # the ranking goes on to its end
             sources[name] = source
     if len(sources) < 2:
-        raise InputError(f"{len(sources)} windows of {top} ranks have negatives, not two: lower {spelled('top')}")
+        raise InputError(f"{len(sources)} windows of {top} ranks have negatives: lower {spelled('top')}")
     split, seed = window.split, window.seed
     decision = decide(loaded, sources, *models.encoder, split=split, seed=seed, candidates=list(sources))
     best_of = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,

@@ -20,12 +20,12 @@ STOPWORDS = frozenset(load_bm25s().stopwords.STOPWORDS_EN_PLUS)  # that are not 
 
 _READING = (
     "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training "
-    "without mined negatives. Its interval holds what is not known of unlabelled answers, of the queries, and of "
-    "how well the loss foresees training.",
+    "without mined negatives. Its interval holds what is not known of unlabelled answers, of the queries, "
+    "and of how well the loss foresees training.",
     "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels "
     "only a bound of their share is known. Sixty labels narrow it (foils label).",
-    "ECI_sem and ECI are the published scores. ECI_sem rises as negatives get easier, so random ones are scored "
-    "beside the sources: a source that does not stay clearly below them is easy, not good.",
+    "ECI_sem and ECI are the published scores. ECI_sem rises as negatives get easier, so random ones are "
+    "scored beside the sources: a source that does not stay clearly below them is easy, not good.",
 )
 
 

@@ -220,21 +220,19 @@ class Decision(Result):
                 tell = f"To tell, judge {count} of the negatives (foils label, or --labels-by), or add pairs."
             lines.append(f"{ALONE.capitalize()} are the simplest choice and may do as well as {self.source}. {tell}")
         if self.queries < ENOUGH:
-            lines.append(f"A choice among so few queries often changes; from {ENOUGH} on it repeats nine times in ten.")
+            lines.append(f"A choice among so few queries often changes; from {ENOUGH} on, once in ten times.")
         if self.pooled:
-            line = (
-                f"{self.pooled}: such labels say nothing of what nobody looked at. Judge some negatives (foils label)"
-            )
+            line = f"{self.pooled}: such labels say nothing of what nobody saw. Judge some negatives (foils label)"
             if self.pool and not self.labels:
-                line += ", or train on those judged there and not labelled, which foils select --by benefit keeps"
+                line += ", or train on those judged and not labelled, which foils select --by benefit keeps"
             lines.append(f"{line}.")
         if self.ability < ABLE:
             below = percent(self.ability)
-            lines.append(f"The encoder puts only {below} of random documents below the positive: try --starts nothing.")
+            lines.append(f"Only {below} of random documents are below the positive: try --starts nothing.")
         lengths = [list_length(negatives) for negatives in self.negatives.values()]
         if max(lengths) > LONGER * min(lengths):
             span = f"{min(lengths):.0f} to {max(lengths):.0f} negatives a query"
-            lines.append(f"The sources have {span}, and a longer list is worth more; compare lists of equal length.")
+            lines.append(f"The sources have {span}, and a longer list is worth more; compare equal lengths.")
         return tuple(lines)
 
     def table(self) -> Table:

@@ -48,7 +48,7 @@ RANKED = 400  # queries whose positives BM25 ranks, about
 POOLED = 0.99  # share of the labelled positives among a retriever's first documents that pooling leaves
 CLIFF = 0.03  # share in the second half of these, of which a natural order leaves half as many beyond
 POOLS = (5, 10, 20, 50, 100)  # first documents that are judged together
-NEAR, FAR, THIN = 10, 100, 0.125  # ranks, and the share of positives from the first on that is beyond the second
+NEAR, FAR, THIN = 10, 100, 0.125  # ranks; the share of positives beyond the first that are beyond the second
 LEAST_POSITIVES = 20  # that pooling is told from
 THE_ENCODER = "the encoder"
 SINGLE = 1.05  # positives of a query, at most, where each has one, but for a few
@@ -161,8 +161,8 @@ def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.ran
                     numbers = np.full(len(rank), record)
                     part.append((numbers, similarity.astype(np.float64), rank, resemblance, count))
             advance(len(block))
-    labelled_pairs, unlabelled, of_sources = (Pairs(*map(np.concatenate, zip(*part, strict=True))) for part in parts)
-    return Survey(labelled_pairs, unlabelled, of_sources, len(of.collection.documents))
+    kinds = [Pairs(*map(np.concatenate, zip(*part, strict=True))) for part in parts]
+    return Survey(kinds[0], kinds[1], kinds[2], len(of.collection.documents))
 
 
 def _ladder(
@@ -190,7 +190,8 @@ def _ladder(
             places.append(low + np.sort(rng.permutation(int(high - low))[:chosen]))
             counts.append(np.full(chosen, (high - low) / chosen))
     place = np.concatenate(places)
-    below = np.flatnonzero((similarities < similarities[first].min(initial=np.inf)) & np.isfinite(similarities))
+    last = similarities[first].min(initial=np.inf)
+    below = np.flatnonzero((similarities < last) & np.isfinite(similarities))
     far = np.sort(rng.choice(below, min(DEEP, len(below)), replace=False)) if len(below) else below
     far = far[np.argsort(-similarities[far], kind="stable")]
     each = len(below) / max(1, len(far))  # documents that one of the far ones stands for
@@ -345,7 +346,7 @@ class Pooling:
     depth: int = 0
 
     def judged(self, measured: Measured, survey: Survey) -> npt.NDArray[np.bool_]:
-        """Return (m,) which negatives are among the `depth` documents that were judged, and not found relevant."""
+        """Return (m,) which negatives were judged, among the first `depth`, and not found relevant."""
         of = measured.records
         if self.by == THE_ENCODER:  # documents that are labelled may be nearer, too
             known = of.collection.known_positives

@@ -321,7 +321,7 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
     informations = {}
     for name, weigh in WEIGHTINGS.items():
         if name != "gated":
-            weights, listed = weigh(measured.similarities, tau), list(targets.values())
+            weights, listed = weigh(measured.similarities), list(targets.values())
             informations[name] = target_moments(measured.geometry, weights, records.members, listed)
     by_source: dict[str, dict[str, float]] = {}
     for score in scores.sources:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,43 +58,59 @@ def pair_loss(s_p: Float64s, s_n: Float64s, temperature: float) -> Float64s:
 
 @dataclass(frozen=True)
 class Similarities:
-    """What a weighting may depend on, (m,) per triplet: s_p, s_n, s_pn, the coverage C, ‖v⁺ − v⁻‖²."""
+    """Similarities and gates of triplets, on which a weighting may depend.
+
+    Attributes:
+        s_p, s_n, s_pn: (m,) u·v⁺, u·v⁻ and v⁺·v⁻.
+        coverage: (m,) C in [0, 1].
+        distance: (m,) ‖v⁺ − v⁻‖².
+        temperature: τ of the gates.
+    """
 
     s_p: Float64s
     s_n: Float64s
     s_pn: Float64s
     coverage: Float64s
     distance: Float64s
+    temperature: float
+
+    @cached_property
+    def rho(self) -> Float64s:
+        """(m,) ρ, the target consistency."""
+        return target_consistency(self.s_p, self.s_n, self.temperature)
+
+    @cached_property
+    def eta(self) -> Float64s:
+        """(m,) η, the semantic locality."""
+        return semantic_locality(self.s_pn, self.s_n, self.temperature)
+
+    @property
+    def psi(self) -> Float64s:
+        """(m,) ψ = 1 − C (ECI_sem eq. 8)."""
+        return 1 - self.coverage
 
 
-Weighting = Callable[[Similarities, float], Float64s]
+def gated(similarities: Similarities) -> Float64s:
+    """Return w = ρ·η·ψ: full ECI_sem (before eq. 10)."""
+    return similarities.rho * similarities.eta * similarities.psi
 
 
-def gated(similarities: Similarities, temperature: float) -> Float64s:
-    """Return w = ρ·η·ψ with ψ = 1 − C: full ECI_sem (before eq. 10)."""
-    rho = target_consistency(similarities.s_p, similarities.s_n, temperature)
-    eta = semantic_locality(similarities.s_pn, similarities.s_n, temperature)
-    return rho * eta * (1 - similarities.coverage)
-
-
-def residual_only(similarities: Similarities, temperature: float) -> Float64s:
+def residual_only(similarities: Similarities) -> Float64s:
     """Return ω = 1 (Table 4)."""
     return np.ones_like(similarities.s_n)
 
 
-def margin_hardness(similarities: Similarities, temperature: float) -> Float64s:
+def margin_hardness(similarities: Similarities) -> Float64s:
     """Return ω = (1−ρ)²/τ² · ‖v⁺ − v⁻‖², the energy of the local query gradient (eq. 24, Table 4)."""
-    rho = target_consistency(similarities.s_p, similarities.s_n, temperature)
-    return ((1 - rho) / temperature) ** 2 * similarities.distance
+    return ((1 - similarities.rho) / similarities.temperature) ** 2 * similarities.distance
 
 
-def gradient_weighted(similarities: Similarities, temperature: float) -> Float64s:
+def gradient_weighted(similarities: Similarities) -> Float64s:
     """Return ω = (1−ρ)²/τ² · ‖v⁺ − v⁻‖² · η · ψ (Table 4)."""
-    eta = semantic_locality(similarities.s_pn, similarities.s_n, temperature)
-    return margin_hardness(similarities, temperature) * eta * (1 - similarities.coverage)
+    return margin_hardness(similarities) * similarities.eta * similarities.psi
 
 
-WEIGHTINGS: dict[str, Weighting] = {
+WEIGHTINGS: dict[str, Callable[[Similarities], Float64s]] = {
     "gated": gated,
     "residual_only": residual_only,
     "gradient_weighted": gradient_weighted,
@@ -101,32 +118,7 @@ WEIGHTINGS: dict[str, Weighting] = {
 }
 
 
-@dataclass(frozen=True)
-class Gates:
-    """ρ, η, C and −log ρ of each triplet, each (m,)."""
-
-    rho: Float64s
-    eta: Float64s
-    coverage: Float64s
-    loss: Float64s
-
-    @classmethod
-    def of(cls, similarities: Similarities, temperature: float) -> Gates:
-        """Compute the gates at τ."""
-        return cls(
-            target_consistency(similarities.s_p, similarities.s_n, temperature),
-            semantic_locality(similarities.s_pn, similarities.s_n, temperature),
-            similarities.coverage,
-            pair_loss(similarities.s_p, similarities.s_n, temperature),
-        )
-
-    @property
-    def psi(self) -> Float64s:
-        """ψ = 1 − C (ECI_sem eq. 8)."""
-        return 1 - self.coverage
-
-
-BUCKETS: dict[str, Callable[[Gates], Marks]] = {
+BUCKETS: dict[str, Callable[[Similarities], Marks]] = {
     "inverted": lambda gates: gates.rho < 0.5,
     "not_local": lambda gates: gates.eta <= 0.25,
     "high_coverage": lambda gates: gates.coverage >= 0.5,
@@ -136,17 +128,16 @@ BUCKETS: dict[str, Callable[[Gates], Marks]] = {
 """Failure buckets of Table 7, in its order: ρ < 0.5; η ≤ 0.25; C ≥ 0.5; and two that the gates may wrong."""
 
 
-def triplet_means(gates: Gates, member: Marks) -> dict[str, Any]:
+def triplet_means(gates: Similarities, member: Marks) -> dict[str, Any]:
     """Average the gates over one source's triplets, by the names of scores.json; `member` (m,) marks them.
 
     Mean ρ, η, C, ψ and −log ρ (`pair_loss`), the share with ρ < 0.5 (`inversion_rate`), and
     `buckets`, in percent.
     """
-    names = ("rho", "eta", "coverage", "psi")
-    values: dict[str, npt.NDArray[Any]] = {name: getattr(gates, name) for name in names}
-    values |= {"pair_loss": gates.loss, "inversion_rate": gates.rho < 0.5}
-    buckets = {name: 100 * float(rule(gates)[member].mean()) for name, rule in BUCKETS.items()}
-    return {**{name: float(each[member].mean()) for name, each in values.items()}, "buckets": buckets}
+    means = {name: float(getattr(gates, name)[member].mean()) for name in ("rho", "eta", "coverage", "psi")}
+    means["pair_loss"] = float(pair_loss(gates.s_p[member], gates.s_n[member], gates.temperature).mean())
+    means["inversion_rate"] = float((gates.rho[member] < 0.5).mean())
+    return {**means, "buckets": {name: 100 * float(rule(gates)[member].mean()) for name, rule in BUCKETS.items()}}
 
 
 def mnrl_proxy(record: Rows, s_n: Float64s, s_p: Float64s, temperature: float) -> Float64s:

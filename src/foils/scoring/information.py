@@ -243,7 +243,7 @@ def bootstrap(
 
 
 def widening(blocks: int) -> float:
-    """Return what the deviations of B resampled blocks are multiplied by: √(B/(B − 1))·t/z, 1 for a single block.
+    """Return the factor for deviations of B resampled blocks: √(B/(B − 1))·t/z, 1 for a single block.
 
     They fall short by √((B − 1)/B), and their normal tails, z at 97.5 %, by those of Student's t
     with B − 1 degrees of freedom.

@@ -17,7 +17,7 @@ from foils.encode.encoder import Encoder
 from foils.encode.vectors import Vectors, VectorStore, paired_products
 from foils.runtime import progress
 from foils.runtime.parallel import spread_blocks
-from foils.scoring.gates import Float64s, Gates, Similarities
+from foils.scoring.gates import Float64s, Similarities
 from foils.scoring.triplets import Records
 
 BLOCK = 2_048  # triplets at once: their vectors stay in the processor's cache
@@ -58,9 +58,8 @@ class Measured:
     Attributes:
         records: the triplets.
         geometry: their vectors.
-        similarities: per triplet (s_p spread to triplets).
+        similarities: per triplet (s_p spread to triplets), with the gates at the settings' temperature.
         s_p: (T,) similarity of query and positive. `best_positive`: (T,) of query and most similar positive.
-        gates: at the settings' temperature.
         background: vectors of other documents of the collection that were asked for.
     """
 
@@ -69,7 +68,6 @@ class Measured:
     similarities: Similarities
     s_p: Float64s
     best_positive: Float64s
-    gates: Gates
     background: Vectors
 
     def part(self, records: Rows, names: Sequence[str]) -> Measured:
@@ -82,15 +80,14 @@ class Measured:
             record=part.record,
             document=part.document,
         )
-        similarities = Similarities(**{name: each[triplets] for name, each in vars(self.similarities).items()})
-        gates = Gates(**{name: each[triplets] for name, each in vars(self.gates).items()})
-        s_p, best = self.s_p[kept], self.best_positive[kept]
-        return Measured(part, geometry, similarities, s_p, best, gates, self.background)
+        names_of_arrays = ("s_p", "s_n", "s_pn", "coverage", "distance")
+        arrays = {name: getattr(self.similarities, name)[triplets] for name in names_of_arrays}
+        similarities = replace(self.similarities, **arrays)
+        return Measured(part, geometry, similarities, self.s_p[kept], self.best_positive[kept], self.background)
 
     def with_coverage(self, coverage: Float64s) -> Measured:
         """Return it with the coverage C of each triplet, (m,) (`Lexicon.coverage`)."""
-        similarities = replace(self.similarities, coverage=coverage)
-        return replace(self, similarities=similarities, gates=replace(self.gates, coverage=coverage))
+        return replace(self, similarities=replace(self.similarities, coverage=coverage))
 
 
 def measure(
@@ -124,14 +121,14 @@ def measure(
     every = paired_products(queries, records.positive_record, documents, records.all_positives)
     best = np.full(len(records), -np.inf)
     np.maximum.at(best, records.positive_record, every)
-    similarities = Similarities(s_p[records.record], s_n, s_pn, np.zeros(len(s_n)), distance)
+    coverage, of_positives = np.zeros(len(s_n)), s_p[records.record]
+    similarities = Similarities(of_positives, s_n, s_pn, coverage, distance, temperature)
     return Measured(
         records=records,
         geometry=geometry,
         similarities=similarities,
         s_p=s_p,
         best_positive=best,
-        gates=Gates.of(similarities, temperature),
         background=vectors.select(place[wanted]),
     )
 

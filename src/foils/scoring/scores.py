@@ -390,7 +390,7 @@ def score_sources(
 
     # 2. The information of each target, and how certain its log-determinant is.
     targets, similarities, lam = records.targets(settings.hybrids), measured.similarities, settings.regularization
-    weights = gated(similarities, settings.temperature)
+    weights = gated(similarities)
     moments = target_moments(measured.geometry, weights, records.members, targets)
     plain = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
     resampled: dict[str, Resampled] = {}
@@ -437,7 +437,7 @@ def score_sources(
                 gradient_energy=float(np.nanmean(energies[:, index])),
                 mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, settings.temperature).mean()),
                 ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),
-                **triplet_means(measured.gates, member),
+                **triplet_means(similarities, member),
             )
         )
 

@@ -225,7 +225,7 @@ def compose(
     lexicon = Lexicon.of(records)
     measured = measure(records, encoder, store, temperature)
     measured = measured.with_coverage(lexicon.coverage(records, lexicon.idf(records)[0]))
-    weights = WEIGHTINGS[weight](measured.similarities, temperature)
+    weights = WEIGHTINGS[weight](measured.similarities)
     chosen = composition(measured.geometry, weights, count=top, regularization=regularization)
     used = {"top": top, "lambda": regularization, "weight": weight, "split": split,
             "temperature": temperature, "encoder": description(encoder)}  # fmt: skip
