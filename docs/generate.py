@@ -382,7 +382,10 @@ def draw(page: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:]:
-        draw(Path(sys.argv[1]))
+        shown = Path(sys.argv[1])
+        if not shown.is_file():
+            sys.exit(f"{shown}: no such file; give the page of `foils demo`, or nothing")
+        draw(shown)
     for path, text in pages().items():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")

@@ -293,11 +293,12 @@ def train(collection: foils.data.read.CollectionLike, source: foils.data.sources
     draw_negatives: int | None = ..., loss_settings: collections.abc.Mapping[str, typing.Any] = ...,
     batch_size: int = ..., mini_batch_size: int | None = ..., epochs: int = ..., steps: int | None = ...,
     learning_rate: float | None = ..., max_length: int | None = ..., patience: int | None = ..., seed: int = ...,
-    lora: int | None = ..., mask: str | None = ..., mask_margin: float | None = ...,
-    trainer: collections.abc.Mapping[str, typing.Any] = ..., split: str = ..., form: typing.Literal["triplets", "lists",
-    "pairs"] | None = ..., per_query: int | None = ..., max_positives: int | None = ..., dev: str | None = ...,
-    dev_run: foils.training.doors.RunLike | None = ..., resume: bool = ..., device: str | None = ...,
-    columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    matryoshka: int | collections.abc.Sequence[int] | None = ..., lora: int | None = ..., mask: str | None = ...,
+    mask_margin: float | None = ..., trainer: collections.abc.Mapping[str, typing.Any] = ..., split: str = ...,
+    form: typing.Literal["triplets", "lists", "pairs"] | None = ..., per_query: int | None = ...,
+    max_positives: int | None = ..., dev: str | None = ..., dev_run: foils.training.doors.RunLike | None = ...,
+    resume: bool = ..., device: str | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.training.settings.Trained: ...
 def cache(action: typing.Literal["size", "prune"] = ..., *, keep: int | None = ...,
     older_than: float | None = ...) -> foils.upkeep.Cache: ...

@@ -17,11 +17,11 @@ from safetensors.numpy import load_file
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     GISTEmbedLoss,
-    MatryoshkaLoss,
     MultipleNegativesRankingLoss,
 )
 
 from foils.encode import EmbeddingSettings
+from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
 from foils.training import losses
 from foils.training.data import PairFacts, training_set
@@ -31,6 +31,7 @@ from foils.training.losses import (
     average_gradients,
     check_shares,
     gathered,
+    matryoshka_loss,
 )
 from foils.training.objectives import (
     MIXINGS,
@@ -42,7 +43,7 @@ from foils.training.objectives import (
     mask_log_weights,
     weighted_infonce,
 )
-from foils.training.settings import TrainSettings
+from foils.training.settings import TrainSettings, parsed_dimensions
 from refusals import refused
 from train_models import (
     WORDS,
@@ -237,18 +238,50 @@ def test_what_cannot_work_is_refused(model, rated):
 TEXTS = [["ba be bi", "fo fu", "ga"], ["bi bo", "fu fa", "gi ge"], ["lo la", "ma mi", "no"]]
 
 
-def test_sentence_transformers_matryoshka_loss_takes_it_cached_or_not(tmp_path):
-    model, batch, wanted = bert_model(tmp_path).eval(), dict(enumerate(TEXTS)), 0.0
+def test_the_loss_is_that_of_the_parts_added_up():
+    model = static_model()
     columns = [torch.tensor(model.encode(texts)) for texts in TEXTS]
-    for size in (16, 4):
+    wanted = 0.0
+    for size in (16, 8, 3):
         queries, *others = (torch.nn.functional.normalize(each[:, :size]) for each in columns)
         wanted += torch.nn.functional.cross_entropy(queries @ torch.cat(others).T / 0.05, torch.arange(3)).item()
-    plain, cached = (
-        evaluated(MatryoshkaLoss(model, ContrastiveLoss(model, mini_batch_size=size), [16, 4]), batch)
-        for size in (None, 2)
-    )
-    assert plain[0] == pytest.approx(wanted, rel=1e-5)
-    same(plain, cached)
+    features = [model.preprocess(texts) for texts in TEXTS]
+    loss = matryoshka_loss(model, ContrastiveLoss(model), [3, 8])
+    assert loss(features, None).item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_the_cached_loss_of_parts_is_the_same(tmp_path):
+    model, batch = bert_model(tmp_path), dict(enumerate(TEXTS))
+    plain, cached = ContrastiveLoss(model), ContrastiveLoss(model, mini_batch_size=2)
+    same(*(evaluated(matryoshka_loss(model, loss, [4]), batch) for loss in (plain, cached)))
+
+
+def test_vectors_that_are_cut_are_better_for_it(tmp_path):
+    collection = made_up(queries=80, documents=160)
+    settings = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, max_length=None)
+    found = []
+    for dimensions in (None, (4,)):
+        data = training_set(collection, table(collection))
+        how = replace(settings, matryoshka=dimensions)
+        folder = tmp_path / str(dimensions)
+        model = train_model(static_model(), data, folder, settings=how, batches="hobit-c").model
+        model.truncate_dim = 4
+        found.append(measure_encoder(model, collection, "train", ["nDCG@10"]).means["nDCG@10"])
+    assert found[1] > found[0] + 0.1
+
+
+def test_matryoshka_trainings_that_cannot_work_are_refused(tmp_path):
+    model = static_model()
+    refused("matryoshka 8,32: the model has 16 dimensions", matryoshka_loss, model, ContrastiveLoss(model), [8, 32])
+    model.similarity_fn_name = "dot"
+    refused("compares vectors by the cosine", matryoshka_loss, model, ContrastiveLoss(model), [8])
+    bert = bert_model(tmp_path)
+    with pytest.raises(InputError, match="a loss that learns beside the model"):
+        matryoshka_loss(
+            bert, ContrastiveLoss(bert, mini_batch_size=32, temperature=Temperature(0.07, learned=True)), [8]
+        )
+    refused("matryoshka 8,a; expected whole numbers", parsed_dimensions, "8,a")
+    refused("matryoshka 0; expected at least 1", TrainSettings, matryoshka=(0,))
 
 
 # Several processes: a batch is shared out, and its loss is that of one process

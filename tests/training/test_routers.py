@@ -22,6 +22,7 @@ WAYS = [
     {"mini_batch_size": 3},
     {"loss": "weighted"},
     {"mask": "self"},
+    {"matryoshka": (16, 8)},
 ]
 
 

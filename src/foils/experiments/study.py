@@ -81,7 +81,7 @@ PREDICTORS: dict[str, str] = {
 Floats = npt.NDArray[np.float64]
 SCORES_FILE = "scores.json"
 CHECKPOINT_STEPS = 500  # a training that is shorter is cheap enough to do again after a kill
-OF_STUDY = {"seed", "loss_settings", "patience", "trainer"}
+OF_STUDY = {"seed", "loss_settings", "patience", "matryoshka", "trainer"}
 """Settings of a training that a study sets itself, or has no use for."""
 
 log = logging.getLogger(__name__)

@@ -50,7 +50,7 @@ from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TokenCollator, TrainingSet
-from foils.training.losses import ContrastiveLoss, average_gradients, make_loss
+from foils.training.losses import ContrastiveLoss, average_gradients, make_loss, matryoshka_loss
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
 from foils.training.objectives import guide_vectors, make_mask
 from foils.training.settings import CHANCE, NO_DUPLICATES, PROGRESS, Trained, TrainingRun, TrainSettings
@@ -505,6 +505,7 @@ def train_model(
     if isinstance(model, CrossEncoder):
         return _train_reranker(model, data, Path(output), callbacks=callbacks, **more)
     loss = _encoder_loss(model, data, settings)
+    summed = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = batches if isinstance(batches, BatchHook) else _batch_hook(batches, data, settings, model, batch_settings)
     document = next(filter(None, map((model.prompts or {}).get, PROMPT_NAMES["document"])), None)
     prompts = {column: document for column in data.dataset.column_names if column not in ("anchor", "label")}
@@ -514,7 +515,7 @@ def train_model(
         model,
         Path(output),
         dataset=data.dataset,
-        loss=loss if hook is None else hook.wrapped(loss, model),
+        loss=summed if hook is None else hook.wrapped(summed, model),
         callbacks=callbacks,
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
         prompts={column: text for column, text in prompts.items() if text} or None,

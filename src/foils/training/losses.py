@@ -31,6 +31,7 @@ import torch
 import torch.distributed as dist
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_gather as gather_with_gradients
 from torch.utils.checkpoint import checkpoint
@@ -368,3 +369,31 @@ def make_loss(
         temperatures = {"temperature": chosen["temperature"], "teacher_temperature": softened}
         parts["regression"] = partial(TEACHER_LOSSES[name], **temperatures)
     return ContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
+
+
+def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]) -> Any:
+    """Return the sum of a loss of whole vectors and of those cut to first dimensions, each of length 1.
+
+    It is sentence-transformers' MatryoshkaLoss, all weights 1; the whole vector is always among the
+    dimensions.
+
+    Args:
+        model: a SentenceTransformer that compares vectors by their cosine.
+        loss: of it, cached or not.
+        dimensions: at which vectors are cut, each below the model's own, or it.
+
+    Raises:
+        InputError: a dimension beyond the model's, a model that compares by inner products, or a
+            cached loss that learns something beside the model.
+
+    Source: Kusupati et al. 2022, "Matryoshka representation learning", eq. 1.
+    """
+    whole, given = model.get_embedding_dimension(), spelled("matryoshka", ",".join(map(str, dimensions)))
+    if max(dimensions) > whole:
+        raise InputError(f"{given}: the model has {whole} dimensions; give fewer")
+    if similarity_of(model) != "cosine":
+        raise InputError(f"{given}: needs a model that compares vectors by the cosine; leave it out")
+    if loss.uses_gradient_cache and loss.own_parameters():
+        cached = spelled("mini_batch_size")
+        raise InputError(f"{given} with {cached}, and a loss that learns beside the model: leave one out")
+    return MatryoshkaLoss(model, loss, sorted({*dimensions, whole}, reverse=True))

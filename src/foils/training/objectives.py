@@ -427,7 +427,7 @@ class FalseNegativeMask:
     """Which candidates of a batch are probably positives of a query, in-batch and mined negatives alike.
 
     It counts what it leaves out in training, as a share of the pairs of a query and a candidate
-    negative that the facts leave in.
+    negative that the facts leave in; those of each loss, where Matryoshka training has several.
 
     Args:
         margin: a candidate is left out where its similarity to the query exceeds the positive's by

@@ -30,6 +30,15 @@ SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO = TARGETS = ("labels", "teacher", "elo")  # what a reranker learns from
 
 
+def parsed_dimensions(text: str) -> tuple[int, ...]:
+    """Return the numbers of a text such as 384,256,128; an InputError where something else stands there."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        given = spelled("matryoshka", text)
+        raise InputError(f"{given}; expected whole numbers with commas between, as 384,256,128") from None
+
+
 def parsed_data_sets(named: Sequence[Any]) -> list[Any]:
     """Return what `--also` names: COLLECTION or COLLECTION,SOURCE each; a file of the name is a collection.
 
@@ -83,6 +92,8 @@ class TrainSettings(Settings):
         patience: Evaluations on dev without a better score before training stops. Default: the
             recipe's, or never.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
+        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of
+            these parts, too. In Python a tuple.
         lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own
             weights and become part of them: less memory for large models. Needs the extra lora.
         mask: Leave out negatives that are probably positives, by the similarities of the model that
@@ -108,6 +119,9 @@ class TrainSettings(Settings):
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2, needs=_OF_TRANSFORMERS)] = 128
     patience: Annotated[int | None, Option(least=1, needs={"dev": True})] = None
     seed: Annotated[int, Option(least=0)] = 0
+    matryoshka: Annotated[
+        tuple[int, ...] | None, Option(parse=parsed_dimensions, metavar="DIMENSIONS", least=1, needs=_OF_ENCODERS)
+    ] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1, needs=_OF_TRANSFORMERS)] = None
     mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs=_OF_ENCODERS)] = None
     mask_margin: Annotated[float | None, Option(needs={"mask": True})] = None
