@@ -174,6 +174,9 @@ def test_labels_are_asked_for_where_the_choice_may_lose_a_tenth_of_a_point(far, 
     pooled = decided(weighed("dense", (0.64,) * 3), pooled="Nine of ten")
     assert pooled.label_next == 60, "pooled labels always"
     assert "pooled" not in pooled.sentence, "then all shares are tried"
+    assert any(each.startswith("Nine of ten: such labels say nothing") for each in pooled.cautions)
+    judged = decided(weighed("dense", (0.64,) * 3, drawn=[0.64] * 2, shares=[0.1] * 2), pooled="Nine of ten")
+    assert not any(each.startswith("Nine of ten") for each in judged.cautions), "labels do say something"
 
 
 @pytest.mark.parametrize(

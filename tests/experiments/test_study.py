@@ -155,11 +155,11 @@ def test_sources_that_were_not_trained_alike_are_told_in_the_table_and_warned_of
     found = analyse([study(tables={"half": half, "random": sources["random"]}, settings=replace(SETTINGS, seeds=2))])
     (cell,) = found.cells
     rows = {row[0]: row[5:7] for row in found.outcome_table(cell).rows}
-    assert rows["half"] == ("40", "3")
+    assert rows["half"] == ("40", "5"), "twice as often: as many steps"
     assert rows["random"] == ("80", "5")
     assert rows[UNTRAINED] == ("", "")
     assert "other numbers of rows or steps" in " ".join(found.warnings)
-    assert [each.get("steps") for each in found.to_json()["cells"][0]["outcomes"] if each["source"] == "half"] == [3]
+    assert [each.get("steps") for each in found.to_json()["cells"][0]["outcomes"] if each["source"] == "half"] == [5]
 
 
 def test_a_recapture_of_other_rows_is_not_used(sources):

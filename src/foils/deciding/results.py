@@ -221,9 +221,9 @@ class Decision(Result):
             lines.append(f"{ALONE.capitalize()} are the simplest choice and may do as well as {self.source}. {tell}")
         if self.queries < ENOUGH:
             lines.append(f"A choice among so few queries often changes; from {ENOUGH} on, once in ten times.")
-        if self.pooled:
+        if self.pooled and not self.labels:
             line = f"{self.pooled}: such labels say nothing of what nobody saw. Judge some negatives (foils label)"
-            if self.pool and not self.labels:
+            if self.pool:
                 line += ", or train on those judged and not labelled, which foils select --by benefit keeps"
             lines.append(f"{line}.")
         if self.ability < ABLE:

@@ -37,6 +37,7 @@ LEAST_SEEDS = 4  # before a cell is reliable
 EVERY_SPLIT = 9  # seeds up to which every split into halves is looked at
 SPLITS = 100
 ROUNDING = 1e-9
+ALIKE = 0.9  # of the most rows of a source, below which another has seen too little to be compared
 _tau = partial(signed, digits=2)
 LEAST_CEILING = 0.5
 MOST_CHANCE = 0.05
@@ -286,7 +287,11 @@ class StudyAnalysis(Result):
     @property
     def warnings(self) -> list[str]:
         """Cells whose sources were not trained alike."""
-        unlike = [cell.name for cell in self.cells if len({*map(cell.sizes_of.get, cell.sources)} - {None}) > 1]
+        unlike = []
+        for cell in self.cells:
+            sizes = np.array([cell.sizes_of[name] for name in cell.sources if name in cell.sizes_of])
+            if len(sizes) and (sizes.min(axis=0) < ALIKE * sizes.max(axis=0)).any():
+                unlike.append(cell.name)
         why = "the sources were trained on other numbers of rows or steps: not only their negatives differ"
         return [f"{name}: {why}" for name in unlike]
 

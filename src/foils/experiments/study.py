@@ -475,8 +475,10 @@ class OpenCell:
             rows: dict[str, Any] = {"per_query": settings.per_query, "max_positives": 1, "split": split}
             data = task.rows(drawn, self.sources.get(name), **rows)
             training = replace(training, trainer={"save_steps": CHECKPOINT_STEPS, **training.trainer})
-            if task.in_batch and name not in self.sources:  # as many steps as with mined negatives
-                training = replace(training, epochs=training.epochs * (settings.per_query or 1))
+            if task.in_batch and settings.per_query is not None:
+                pairs = data if name not in self.sources else task.rows(drawn, None, **rows)
+                # All take as many steps as a source with all its negatives for each pair.
+                training = replace(training, epochs=1, steps=training.steps_of(settings.per_query * len(pairs)))
             trained = task.train(data, checkpoints, training, settings.batches)
             facts = {"rows": len(data), "steps": trained.steps}
             model = trained.model
