@@ -132,9 +132,10 @@ def train(cell: dict[str, Any], folder: Path, data: Path, wanted: list[str] | No
 def decide(cell: dict[str, Any], folder: Path, data: Path) -> tuple[dict[str, Any], list[dict[str, Any]]] | None:
     """What the decision expects of each source, and what the trainings gave; None where nothing is trained."""
     place = folder / f"{cell['name']}.json"
-    if not place.is_file():
+    known = json.loads(place.read_text()) if place.is_file() else {}
+    if IN_BATCH not in known:
         return None
-    known, collection = json.loads(place.read_text()), training_part(cell, data)
+    collection = training_part(cell, data)
     trained = {name: each["values"] for name, each in known.items() if name != UNTRAINED}
     sources = {name: source_of(collection, name) for name in trained if name != IN_BATCH}
     encoder = load_encoder(cell["path"], EncoderSettings(max_length=128))
