@@ -1,9 +1,11 @@
-"""Stand-ins for what tests cannot have: an encoder without a model."""
+"""Stand-ins for what tests cannot have: an encoder without a model, a machine with little memory."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
+import pytest
 
 from foils.data.tokens import alphanumeric
 from foils.encode import Kind
@@ -62,3 +64,11 @@ class HashingEncoder:
             seed = int.from_bytes(hashlib.blake2b(f"{self._salt} {word}".encode(), digest_size=8).digest())
             self._words[word] = np.random.default_rng(seed).standard_normal(self.dimension)
         return self._words[word]
+
+
+@contextmanager
+def memory_of(size: int) -> Iterator[None]:
+    """Let blocks of everything inside the context, and of programs begun there, take at most `size` bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FOILS_MEMORY", str(size))
+        yield

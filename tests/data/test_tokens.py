@@ -20,6 +20,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
+from fakes import memory_of
 from foils.data import Collection
 from foils.data.tokens import (
     LANGUAGES,
@@ -138,7 +139,7 @@ def test_similarities_are_those_of_plain_sets_unless_the_sizes_rule_them_out(wor
     ours, theirs = np.zeros(40, np.int64), np.arange(40)
     true = np.array([len(sets[0] & each) / len(sets[0] | each) for each in sets])
     assert DocumentSets(collection).jaccard(ours, theirs) == pytest.approx(true, abs=1e-12)
-    with memory.limited(memory.LEAST):
+    with memory_of(memory.LEAST):
         found = DocumentSets(collection).jaccard(ours, theirs, 0.9)
     assert found[true >= 0.9] == pytest.approx(true[true >= 0.9], abs=1e-12)
     assert (found[true < 0.9] < 0.9).all()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fakes import memory_of
 from foils.batching.batches import nearest as nearest_rows
 from foils.data import Collection
 from foils.encode import ExactIndex, Vectors
@@ -21,8 +22,6 @@ from foils.encode.vectors import paired_products
 from foils.mining import BM25Retriever
 from foils.mining.rules import TextPairs, TriSampler
 from foils.runtime import memory
-from foils.runtime.errors import InputError
-from foils.runtime.parallel import map_blocks
 from refusals import refused
 
 SMALL = 2**20
@@ -86,7 +85,7 @@ ROUNDED = {"batches": nearest_for_batches}  # other blocks are other matrix prod
 def test_a_smaller_budget_takes_less_and_gives_the_same(name, work):
     work()  # what is made once is made now
     whole, much = peak(work)
-    with memory.limited(SMALL):
+    with memory_of(SMALL):
         limited, little = peak(work)
     assert little < 0.6 * much
     for one, other in zip(np.atleast_1d(whole), np.atleast_1d(limited), strict=True):
@@ -94,17 +93,14 @@ def test_a_smaller_budget_takes_less_and_gives_the_same(name, work):
         assert one.tobytes() == other.tobytes() if name in EXACT else same.mean() > 0.999
 
 
-def test_the_budget_holds_inside_its_context_alone():
+def test_a_block_has_as_many_rows_as_the_budget_holds_at_least_one():
     assert memory.budget() == 2**30
-    with memory.limited(2**21):
+    with memory_of(2**21):
         assert memory.budget() == 2**21
         assert memory.rows_at_once(2**20, most=100) == 2
         assert memory.rows_at_once(2**30, most=100) == 1
         assert memory.rows_at_once(1, most=100) == 100
         assert memory.rows_at_once(0, most=100) == 100
-    assert memory.budget() == 2**30
-    with pytest.raises(InputError, match="at least 1 MiB"), memory.limited(1000):
-        memory.budget()
 
 
 def test_sizes():
@@ -119,12 +115,6 @@ def test_the_environment_sets_the_budget(monkeypatch):
     assert memory.budget() == 2**21
     monkeypatch.setenv("FOILS_MEMORY", "2KiB")
     refused("at least 1 MiB", memory.budget)
-
-
-def test_threads_have_the_budget_of_their_caller():
-    with memory.limited(3 * SMALL):
-        assert set(map_blocks(lambda _: memory.budget(), range(9))) == {3 * SMALL}
-    assert set(map_blocks(lambda _: memory.budget(), range(9))) == {2**30}
 
 
 # Blocks side by side: one thread of BLAS each, and as many as before afterwards

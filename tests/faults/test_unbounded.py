@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import foils
+from fakes import memory_of
 from foils.data import Negatives, Run, load_collection
 from foils.data.records import whole_json, whole_text
 from foils.data.sources import as_source
@@ -32,7 +33,7 @@ def test_one_string_of_gigabytes_in_a_small_json(tmp_path):
 def test_many_values_of_gigabytes_in_a_small_json(tmp_path):
     bomb = tmp_path / "pairs.json.gz"
     bomb.write_bytes(gzip.compress(b"[") + gzip.compress(b'{"query":"a"},' * (1 << 20)) * 40)
-    with memory.limited(1 << 26):
+    with memory_of(1 << 26):
         refused("more than 64 MiB; save it as JSON lines", foils.load, bomb, error=FormatError)
 
 
@@ -85,7 +86,7 @@ def test_a_table_of_negatives_that_unpacks_to_gigabytes(tmp_path, small, name):
     })  # fmt: skip
     path = tmp_path / "bomb.parquet"
     pq.write_table(keyed, path, compression="zstd", row_group_size=count)
-    with memory.limited(1 << 26):
+    with memory_of(1 << 26):
         for read in (Negatives.read, lambda at: as_source(str(at), small)):
             refused(r"bomb\.parquet: its .* bytes unpack to more than", read, path, error=FormatError)
 
@@ -95,7 +96,7 @@ def test_lists_of_one_text(tmp_path):
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"query": ["q"], "positive": texts}), path, compression="zstd")
     assert len(load_collection(path).documents) == 1
-    with memory.limited(memory.LEAST):
+    with memory_of(memory.LEAST):
         refused("unpack to more than", foils.load, {"train": path}, error=FormatError)
 
 
@@ -106,7 +107,7 @@ def test_an_ordinary_table_is_no_bomb(tmp_path):
     columns = {"query_id": [f"q{at // 10}" for at in range(count)], "doc_id": documents, "source": ["bm25"] * count}
     table = pa.table({**columns, "rank": np.zeros(count, np.int32), "score": rng.random(count)})
     path = tmp_path / "negatives.parquet"
-    with memory.limited(1 << 26):
+    with memory_of(1 << 26):
         pq.write_table(table, path)
         assert len(Negatives.read(path)) == count
         own = pa.array([None, "a text of its own", "x" * 20_000] * 1_000)

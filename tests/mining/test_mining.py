@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fakes import HashingEncoder
+from fakes import HashingEncoder, memory_of
 from foils.data import Collection, tokens
 from foils.data.negatives import EQUAL, Negatives, negatives_table
 from foils.encode import Vectors, VectorStore
@@ -31,7 +31,6 @@ from foils.mining.rules import (
     filter_negatives,
 )  # fmt: skip
 from foils.mining.scorers import EncoderScorer
-from foils.runtime import memory
 from foils.runtime.errors import InputError
 from refusals import refused
 
@@ -450,7 +449,7 @@ def test_parts_that_fit_into_the_memory_give_the_marks_of_all_at_once():
     collection = Collection.from_dicts("long", texts, dict.fromkeys(judged, "anything"), {"train": judged})
     queries, documents = np.repeat(np.arange(3), 15), np.tile(np.arange(15), 3)
     whole = LookAlikes(collection, 0.5)
-    with memory.limited(2**20):
+    with memory_of(2**20):
         in_parts = LookAlikes(collection, 0.5).marks(queries, documents)
     for one, other in zip(in_parts, whole.marks(queries, documents), strict=True):
         assert (one == other).all()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes import memory_of
 from foils.rating import lead_errors, thurstone
 from foils.rating import pairs as pairs_module
 from foils.rating.pairs import (
@@ -141,7 +142,7 @@ def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypa
 
     whole, sizes, plain = errors(), [], pairs_module.block_of
     monkeypatch.setattr(pairs_module, "block_of", lambda *given: sizes.append(len(given[1])) or plain(*given))
-    with memory.limited(memory.LEAST):
+    with memory_of(memory.LEAST):
         small = errors()
     np.testing.assert_array_equal(small, whole)
     assert sizes.count(4) == 2 * 5, "two passes over twenty queries, 4 of 60² cells in a block"

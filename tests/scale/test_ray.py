@@ -15,11 +15,11 @@ from scale_world import DOCUMENTS, QUERIES, WORK, WatchedEncoder, WatchedRetriev
 
 import fakes
 import foils
-from fakes import HashingEncoder
+from fakes import HashingEncoder, memory_of
 from foils.mining import RandomRetriever, mine_negatives
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError, MissingExtraError
-from foils.runtime.parallel import RayExecutor, executing, map_shards, on_ray
+from foils.runtime.parallel import map_shards, on_ray
 from foils.runtime.progress import reporting
 from refusals import refused
 
@@ -152,11 +152,11 @@ def test_errors_and_the_memory_budget_travel_and_a_shard_that_kills_every_worker
         return memory.budget()
 
     with on_ray(cluster.address):
-        with memory.limited(3 * memory.LEAST):
+        with memory_of(3 * memory.LEAST):
             assert set(map_shards(work, range(3))) == {3 * memory.LEAST}
         refused("give 2", list, map_shards(work, ["fine", "refused", "fine"]))
-        with executing(RayExecutor(retries=1)), pytest.raises(FailureError, match="2 times on Ray"):
-            list(map_shards(work, ["fine", "killed"]))
+    with on_ray(cluster.address, retries=1), pytest.raises(FailureError, match="2 times on Ray"):
+        list(map_shards(work, ["fine", "killed"]))
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from score_world import ExactStore, NoEncoder, Texts, World, negatives, random_world, score
 
+from fakes import memory_of
 from foils.data import Collection, Negatives
 from foils.encode import Vectors
 from foils.runtime import memory
@@ -218,7 +219,7 @@ def test_targets_are_sums_of_their_own_triplets_whatever_the_memory():
     weights, members = rng.random(len(geometry.record)), rng.integers(1, 8, len(geometry.record))
     targets = [Target(f"{bits}", bits) for bits in range(1, 8)]
     whole = target_moments(geometry, weights, members, targets)
-    with memory.limited(memory.LEAST), pytest.MonkeyPatch.context() as patch:
+    with memory_of(memory.LEAST), pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "budget", lambda: 1)
         alone = target_moments(geometry, weights, members, targets)
     for target in targets:

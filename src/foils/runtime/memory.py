@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -20,8 +20,6 @@ Value = TypeVar("Value")
 
 LEAST = 2**20
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-_budget: ContextVar[int | None] = ContextVar("foils_memory", default=None)
 
 
 @contextmanager
@@ -35,22 +33,15 @@ def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
 
 
 def budget() -> int:
-    """Return how many bytes a block may take: by the present context, FOILS_MEMORY, or else 1 GiB.
+    """Return how many bytes a block may take: what FOILS_MEMORY says, or else 1 GiB.
 
     Raises:
         InputError: it is less than 1 MiB, or FOILS_MEMORY is no size.
     """
-    size = _budget.get()
-    if size is None:
-        size = parsed_size(os.environ.get("FOILS_MEMORY") or "1GiB")
+    size = parsed_size(os.environ.get("FOILS_MEMORY") or "1GiB")
     if size < LEAST:
         raise InputError(f"a memory budget of {size} bytes; expected at least 1 MiB")
     return size
-
-
-def limited(size: int) -> AbstractContextManager[None]:
-    """Let blocks of everything inside the context take at most `size` bytes."""
-    return holding(_budget, size)
 
 
 def rows_at_once(row: float, *, most: int) -> int:

@@ -20,13 +20,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from typing import Annotated, Any, TypeVar
 
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from foils.runtime import memory
 from foils.runtime.errors import FailureError, FoilsError, InputError, require
 from foils.runtime.memory import holding
 from foils.runtime.options import Option, Settings
@@ -34,12 +33,13 @@ from foils.runtime.options import Option, Settings
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-log = logging.getLogger(__name__)
-
 TOGETHER = 32  # blocks of a shard: so many that sending them costs little beside the work
 LOCAL = "local"
 AHEAD = 4  # shards sent for each that can run at once: the others go on while the first in line is done again
-SHARED = ("FOILS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM")
+SHARED = (
+    "FOILS_CACHE", "FOILS_MEMORY", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE",
+    "TOKENIZERS_PARALLELISM",
+)  # fmt: skip
 _HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d+)")
 
 
@@ -80,8 +80,7 @@ def map_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
 
     For work in which NumPy lets go of the interpreter: one thread a core, BLAS one thread each. The
     order of every sum inside `work` is its own, so results do not depend on the number of threads.
-    Items are taken, and results wait, only some ahead of what was yielded. The memory budget of the
-    caller holds in the threads.
+    Items are taken, and results wait, only some ahead of what was yielded.
     """
     count = workers()
     waiting: deque[Future[Result]] = deque()
@@ -148,96 +147,35 @@ class ScaleSettings(Settings):
         return nullcontext() if self.ray is None else on_ray(self.ray)
 
 
-class RayExecutor:
-    """Does shards as Ray tasks; Ray is connected (`on_ray`, or the caller's own `ray.init`).
+@contextmanager
+def on_ray(address: str = LOCAL, *, retries: int = 5) -> Iterator[None]:
+    """Do the shards of everything inside the context as tasks of Ray.
 
     A task reserves, and computes with, as many threads as this process would: the product of two
     matrices may depend on it in its last digits. `OMP_NUM_THREADS` chooses how many. A task that
     runs a model also reserves one GPU where the cluster has any.
 
     Args:
-        retries: how often a shard is done again whose worker or machine died.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
-        InputError: no machine of the cluster has so many processors.
-    """
-
-    def __init__(self, *, retries: int = 5) -> None:
-        self._ray = require("ray", "ray")
-        self._retries, self._threads = retries, workers()
-        most = max((node["Resources"].get("CPU", 0) for node in self._ray.nodes() if node["Alive"]), default=0)
-        if not most:
-            log.warning("no machine of the cluster has a processor yet; the work waits for one")
-        elif most < self._threads:
-            problem = (
-                f"a task would take {self._threads} processors, and no machine of the cluster offers over {most:g}"
-            )
-            raise InputError(f"{problem}; set OMP_NUM_THREADS={max(1, int(most))}")
-
-    def __call__(self, work: Callable[[Item], Any], items: Iterable[Item], *, model: bool = False) -> Iterator[Any]:
-        """Yield work(item) for each item, in order; `work` is sent once, items as there is room for them.
-
-        Raises:
-            InputError, FailureError: as `work` does.
-            FailureError: a shard's worker died more often than it is done again, or Ray itself failed.
-        """
-        ray, resources, torch = self._ray, self._ray.cluster_resources(), sys.modules.get("torch")
-        gpus = 1 if model and resources.get("GPU", 0) >= 1 else 0
-        task = ray.remote(_do).options(num_cpus=self._threads, num_gpus=gpus, max_retries=self._retries)
-        # What decides a result, or where things lie, but no keys; the work by reference, in a list:
-        # Ray leaves it so
-        environment = {name: os.environ[name] for name in SHARED if name in os.environ}
-        environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self._threads))
-        torch_threads = torch and torch.get_num_threads()
-        call = ([ray.put(work)], environment, self._threads, torch_threads, memory.budget())
-        waiting: deque[Any] = deque()
-        try:
-            for item in items:
-                waiting.append(task.remote(*call, item))
-                resources = ray.cluster_resources()  # machines may come and go
-                slots = int(resources.get("GPU", 0) if gpus else resources.get("CPU", 0) // self._threads)
-                while len(waiting) >= AHEAD * max(1, slots):
-                    yield self._result(waiting.popleft())
-            while waiting:
-                yield self._result(waiting.popleft())
-        finally:
-            for reference in waiting:
-                ray.cancel(reference)
-
-    def _result(self, reference: Any) -> Any:
-        failures = self._ray.exceptions
-        try:
-            return self._ray.get(reference)
-        except failures.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, FoilsError) else error from None
-        except failures.RayError as error:
-            reason = str(error).strip().partition("\n")[0]
-            problem = f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {reason})"
-            raise FailureError(f"{problem}; what was finished is kept: see to the machines and run it again") from error
-
-
-@contextmanager
-def on_ray(address: str = LOCAL) -> Iterator[RayExecutor]:
-    """Do the shards of everything inside the context on Ray.
-
-    Args:
         address: `local`: on the processors of this machine; `auto`, or HOST:PORT of a cluster's
             head: on the cluster, of which this machine is one. Where Ray is connected already, it
             is used as it is.
+        retries: how often a shard is done again whose worker or machine died.
 
     Raises:
         MissingExtraError: Ray is not installed.
         InputError: no cluster can be reached there, or it has no machine large enough for a task.
     """
-    ray = require("ray", "ray")
+    ray, threads = require("ray", "ray"), workers()
     connect = not ray.is_initialized()
     if connect:
         _connect(ray, address)
     try:
-        executor = RayExecutor()
-        with executing(executor):
-            yield executor
+        most = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=0)
+        if 0 < most < threads:  # without any, the work waits for a machine
+            problem = f"a task would take {threads} processors, and no machine of the cluster offers over {most:g}"
+            raise InputError(f"{problem}; set OMP_NUM_THREADS={max(1, int(most))}")
+        with executing(partial(_as_tasks, ray, threads, retries)):
+            yield
     finally:
         if connect:
             ray.shutdown()
@@ -260,6 +198,49 @@ def _connect(ray: Any, address: str) -> None:
         raise InputError(f"no Ray cluster can be reached at {address} ({reason}); {advice}") from error
 
 
+def _as_tasks(
+    ray: Any, threads: int, retries: int, work: Callable[[Item], Any], items: Iterable[Item], *, model: bool
+) -> Iterator[Any]:
+    """Yield work(item) for each item, in order; `work` is sent once, items as there is room for them.
+
+    Raises:
+        InputError, FailureError: as `work` does.
+        FailureError: a shard's worker died more often than it is done again, or Ray itself failed.
+    """
+    resources, torch = ray.cluster_resources(), sys.modules.get("torch")
+    gpus = 1 if model and resources.get("GPU", 0) >= 1 else 0
+    task = ray.remote(_do).options(num_cpus=threads, num_gpus=gpus, max_retries=retries)
+    # what decides a result, or where things lie, but no keys
+    environment = {name: os.environ[name] for name in SHARED if name in os.environ}
+    environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    # the work goes by reference, in a list: Ray leaves it so
+    call = ([ray.put(work)], environment, threads, torch and torch.get_num_threads())
+
+    def result(reference: Any) -> Any:
+        try:
+            return ray.get(reference)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause if isinstance(error.cause, FoilsError) else error from None
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().partition("\n")[0]
+            problem = f"a shard failed {retries + 1} times on Ray ({type(error).__name__}: {reason})"
+            raise FailureError(f"{problem}; what was finished is kept: see to the machines and run it again") from error
+
+    waiting: deque[Any] = deque()
+    try:
+        for item in items:
+            waiting.append(task.remote(*call, item))
+            resources = ray.cluster_resources()  # machines may come and go
+            slots = int(resources.get("GPU", 0) if gpus else resources.get("CPU", 0) // threads)
+            while len(waiting) >= AHEAD * max(1, slots):
+                yield result(waiting.popleft())
+        while waiting:
+            yield result(waiting.popleft())
+    finally:
+        for reference in waiting:
+            ray.cancel(reference)
+
+
 @lru_cache(maxsize=1)
 def _fetched(reference: Any) -> Callable[[Any], Any]:
     """The work of a map, once in each worker."""
@@ -269,14 +250,11 @@ def _fetched(reference: Any) -> Callable[[Any], Any]:
     return work
 
 
-def _do(
-    work: list[Any], environment: Mapping[str, str], threads: int, torch_threads: int | None, budget: int, item: Any
-) -> Any:
+def _do(work: list[Any], environment: Mapping[str, str], threads: int, torch_threads: int | None, item: Any) -> Any:
     """Do one shard, in a worker."""
     os.environ.update(environment)
     threadpool_limits(threads)
     shard = _fetched(work[0])
     if torch_threads and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(torch_threads)
-    with memory.limited(budget):
-        return shard(item)
+    return shard(item)
