@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foils.data.negatives import Recapture
 from foils.deciding import BeliefSettings, decide
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import bm25_run, measure_encoder, measure_run
@@ -19,7 +20,6 @@ from foils.experiments.analysis import (
     RESAMPLES,
     chance_of_best,
     mean_and_interval,
-    resampled_means,
     study_page,
 )
 from foils.experiments.doors import report
@@ -150,7 +150,7 @@ def test_predictors_are_those_of_the_scores_and_the_decision(study, sources):
             assert (cell.predictors[name]["benefit"] == pytest.approx(worths[name].benefit)) == same, name
 
 
-def test_sources_that_were_not_trained_alike_are_told_in_the_table_and_warned_of(study, sources):
+def test_the_table_says_how_many_rows_and_steps_each_source_had(study, sources):
     half = sources["bm25"].reject(np.arange(len(sources["bm25"])) % 2 == 0, "no")
     found = analyse([study(tables={"half": half, "random": sources["random"]}, settings=replace(SETTINGS, seeds=2))])
     (cell,) = found.cells
@@ -158,7 +158,6 @@ def test_sources_that_were_not_trained_alike_are_told_in_the_table_and_warned_of
     assert rows["half"] == ("40", "5"), "twice as often: as many steps"
     assert rows["random"] == ("80", "5")
     assert rows[UNTRAINED] == ("", "")
-    assert "other numbers of rows or steps" in " ".join(found.warnings)
     assert [each.get("steps") for each in found.to_json()["cells"][0]["outcomes"] if each["source"] == "half"] == [5]
 
 
@@ -166,7 +165,7 @@ def test_a_recapture_of_other_rows_is_not_used(sources):
     for per_query, counted in ((4, True), (3, False)):
         cut = first_negatives(sources["bm25"], per_query)
         assert int(cut.keep.sum()) == 20 * per_query
-        assert ("recapture" in cut.provenance) == counted
+        assert (Recapture.of_table(cut) is not None) == counted
 
 
 def test_a_digest_sees_what_is_trained_on(sources):
@@ -388,7 +387,6 @@ def test_predictors_are_ranked_by_their_agreement_and_outcomes_by_their_means():
     first, last = found.leaderboard
     assert (first.predictor, last.predictor) == ("eci_sem", "rho")
     assert (first.kendall, first.worst, last.kendall) == pytest.approx(((1 + 0.8) / 2, 0.8, -1))
-    assert first.low <= first.kendall <= first.high
     outcomes = found.outcomes["world · m"]
     assert [each.source for each in outcomes][:4] == ["s4", "s3", "s2", "s1"]
     assert all(each.low <= each.mean <= each.high and len(each.seeds) == 4 for each in outcomes)
@@ -405,21 +403,6 @@ def test_intervals_of_means_are_those_of_one_draw_after_the_other():
     draws = [values[of_seeds].mean(axis=0) for of_seeds in rng.integers(3, size=(RESAMPLES, 3))]
     low, high = np.quantile([means[rng.integers(7, size=7)].mean() for means in draws], [0.025, 0.975])
     assert mean_and_interval(values, np.random.default_rng(2)) == pytest.approx((values.mean(), low, high))
-
-
-def test_intervals_of_predictors_are_those_of_one_draw_after_the_other():
-    rng, cells = np.random.default_rng(1), []
-    for sources, seeds in ((4, 3), (5, 1)):
-        cells.append((rng.integers(5, size=sources).astype(float), rng.normal(size=(sources, seeds))))
-    rng, plain = np.random.default_rng(2), []
-    for predicted, results in cells:
-        rows, seeds = (rng.integers(size, size=(RESAMPLES, size)) for size in results.shape)
-        means = [results[:, each].mean(axis=1) for each in seeds]
-        plain.append([kendall_tau(predicted[of], mean[of]) for of, mean in zip(rows, means, strict=True)])
-    plain = np.transpose(plain)
-    assert np.isnan(plain).any()
-    found = resampled_means(cells, np.random.default_rng(2))
-    assert found == pytest.approx(plain[np.isfinite(plain).all(axis=1)].mean(axis=1), abs=1e-12)
 
 
 def test_a_predictor_that_a_source_lacks_is_not_compared():
@@ -446,7 +429,6 @@ def test_a_predictor_is_named_where_the_results_repeat_and_the_order_is_no_chanc
     found = analyse([cell(noise=0.01, base=0.4)])
     assert "best foreseen by eci_sem" in found.headline
     assert found.headline.startswith("Half of the seeds order the sources like the other half with τ +1.00")
-    assert found.warnings == []
     assert found.chance < 0.05
 
 
@@ -456,7 +438,7 @@ def test_a_predictor_is_named_where_the_results_repeat_and_the_order_is_no_chanc
         (cell(noise=0.01, seeds=1), "with one seed"),
         (cell(noise=5.0), "half of the seeds order the sources like the other half"),
         (cell(3, noise=0.01), "random orders of the sources"),
-        (cell(rise=0.0, noise=0.5, predictors=("rho", "eta")), "no interval above zero"),
+        (cell(rise=0.0, noise=0.5, predictors=("rho", "eta")), "random orders of the sources"),
     ],
     ids=["one seed", "noise", "three sources", "no order"],
 )
@@ -509,14 +491,13 @@ def test_chance_is_the_share_of_all_orders_that_the_best_predictor_fits_as_well(
     assert chance_of_best(doubled, best, rng) == pytest.approx(exact, abs=0.05)  # the same twice is no second choice
 
 
-def test_cells_of_one_collection_and_model_are_told_apart():
+def test_cells_of_one_collection_and_model_are_numbered_and_say_their_settings():
     one, two, three = cell(noise=0.01), cell(4, base=0.5), cell(5)
     two.facts["settings"]["training"]["learning_rate"] = 0.003
     found = analyse([one, two, three])
     names = [each.name for each in found.cells]
-    assert names == [
-        "world · m · learning_rate 2e-05", "world · m · learning_rate 0.003", "world · m · learning_rate 2e-05 (2)"
-    ]  # fmt: skip
+    assert names == ["world · m", "world · m (2)", "world · m (3)"]
+    assert [text in str(found) for text in ("learning_rate 2e-05", "learning_rate 0.003")] == [True, True]
     assert [len(found.outcomes[name]) for name in names] == [7, 5, 6]
     assert list(found.leaderboard[0].cells) == names
     assert all(name in study_page(found) for name in names)
@@ -530,8 +511,7 @@ def test_the_page_escapes_what_users_named_and_tells_models_apart():
     page = study_page(analysis)
     assert analysis.leaderboard[0].predictor in page
     assert_harmless(page)
-    assert page.count("· m") > 1
-    assert page.count("· n") > 1
+    assert "· m" in page
+    assert "· n" in page
     rows = re.findall(r'<b style="grid-row: \d+">(.*?)</b>', page)
-    assert rows[:2] == ["eci_sem", "rho"], "from above"
-    assert {unescape(row) for row in rows[2:]} >= {f"s {ATTACK}0"}
+    assert {unescape(row) for row in rows} >= {f"s {ATTACK}0"}

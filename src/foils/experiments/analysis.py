@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.experiments.study import PREDICTORS, Cell, weights_of, with_own_names
+from foils.experiments.study import PREDICTORS, Cell, numbered, weights_of
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, UNTRAINED
 from foils.pages import Figure, Section, render_page
 from foils.runtime.errors import InputError
@@ -37,8 +36,6 @@ LEAST_SEEDS = 4  # before a cell is reliable
 EVERY_SPLIT = 9  # seeds up to which every split into halves is looked at
 SPLITS = 100
 ROUNDING = 1e-9
-ALIKE = 0.9  # of the most rows of a source, below which another has seen too little to be compared
-_tau = partial(signed, digits=2)
 LEAST_CEILING = 0.5
 MOST_CHANCE = 0.05
 PERMUTATIONS = 1_000
@@ -190,7 +187,7 @@ class Standing:
     Attributes:
         predictor: its name.
         cells: cell → Kendall's τ.
-        kendall: mean τ over the cells, with the interval `low`, `high` of a bootstrap over sources and seeds.
+        kendall: mean τ over the cells.
         regret: mean over cells of what is lost by training on the source it puts first: best less
             chosen mean measure.
     """
@@ -198,8 +195,6 @@ class Standing:
     predictor: str
     cells: dict[str, float]
     kendall: float
-    low: float
-    high: float
     regret: float
 
     @property
@@ -260,40 +255,30 @@ class StudyAnalysis(Result):
         return (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their "
             f"order is best foreseen by {best.predictor} ({PREDICTORS[best.predictor]}): mean τ "
-            f"{best.kendall:+.2f} [{best.low:+.2f}, {best.high:+.2f}], {best.worst:+.2f} in its worst cell."
+            f"{best.kendall:+.2f}, {best.worst:+.2f} in its worst cell. {self.chance_sentence}."
         )
+
+    @property
+    def chance_sentence(self) -> str:
+        """How often one of the predictors does as well as the best by chance."""
+        orders = f"{100 * self.chance:.2g} % of random orders of the sources"
+        return f"One of {len(self.leaderboard)} predictors does as well in {orders}"
 
     def doubts(self) -> list[str]:
         """Return why the order of the predictors says nothing; none where it does.
 
         Something can be told where half of the seeds order the sources like the other half (mean τ
-        at least 0.5), the leading predictor's interval lies above zero, and its mean τ is higher
-        than the highest of all predictors in 95 % of the random orders of the sources.
+        at least 0.5), and the leading predictor's mean τ is higher than the highest of all
+        predictors in 95 % of the random orders of the sources.
         """
-        best, reasons = self.leaderboard[0], []
+        reasons = []
         if math.isnan(self.ceiling):
             reasons.append("with one seed, or equal results, nobody knows how far the order would repeat")
         elif self.ceiling < LEAST_CEILING:
             reasons.append(f"half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}")
-        if not best.low > 0:
-            interval = "none" if math.isnan(best.low) else f"[{best.low:+.2f}, {best.high:+.2f}]"
-            leading = f"{best.predictor}, mean τ {best.kendall:+.2f}, interval {interval}"
-            reasons.append(f"the leading predictor has no interval above zero ({leading})")
         if not self.chance <= MOST_CHANCE:
-            orders = f"{100 * self.chance:.0f} % of random orders of the sources"
-            reasons.append(f"one of {len(self.leaderboard)} predictors does as well in {orders}")
+            reasons.append(self.chance_sentence.replace("One", "one", 1))
         return reasons
-
-    @property
-    def warnings(self) -> list[str]:
-        """Cells whose sources were not trained alike."""
-        unlike = []
-        for cell in self.cells:
-            sizes = np.array([cell.sizes_of[name] for name in cell.sources if name in cell.sizes_of])
-            if len(sizes) and (sizes.min(axis=0) < ALIKE * sizes.max(axis=0)).any():
-                unlike.append(cell.name)
-        why = "the sources were trained on other numbers of rows or steps: not only their negatives differ"
-        return [f"{name}: {why}" for name in unlike]
 
     def lead_sentence(self, name: str) -> str:
         """Return by how much the best source of a cell is ahead of the next, or that this cannot be told."""
@@ -304,15 +289,17 @@ class StudyAnalysis(Result):
         return f"Nothing can be told of {lead.source} against {lead.against}, the next best: {interval}."
 
     def tables(self) -> list[Table]:
-        """Return each cell's results, and the predictors; the last has headline and warnings below it."""
-        remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
+        """Return each cell's results, and the predictors; the last has the headline below it."""
         tables = [self.outcome_table(cell) for cell in self.cells]
-        tables += [self.reliability_table()] if self.reliability else []
         tables += [self.predictor_table()] if self.shows_predictors else []
-        return [*tables[:-1], replace(tables[-1], caption=remarks)]
+        last = tables.pop()
+        return [*tables, replace(last, caption="\n".join(filter(None, [last.caption, self.headline])))]
 
     def outcome_table(self, cell: Cell) -> Table:
-        """Return what training on each source gave in a cell, best first, and how far the best is ahead."""
+        """Return what training on each source gave in a cell, best first.
+
+        Below it stand the settings, how far the best is ahead, and how far the order repeats.
+        """
         rows: list[tuple[str, ...]] = []
         for each in self.outcomes[cell.name]:
             ends = f"{each.low:.4f}–{each.high:.4f}"
@@ -321,27 +308,23 @@ class StudyAnalysis(Result):
             tests = [number(value, 4) for value in each.tests.values()]
             rows.append((each.source, number(each.mean, 4), ends, gain, f"{len(each.seeds)}", *sizes, *tests))
         columns = ["trained on", self.measure, "95 % interval", f"gain over {start_of(cell)}", "seeds", "rows", "steps"]
-        return Table(cell.name, [*columns, *cell.tests], rows, caption=self.lead_sentence(cell.name))
-
-    def reliability_table(self) -> Table:
-        """Return how far the order of each cell's sources repeats."""
-        rows = []
-        for name, each in self.reliability.items():
-            rows.append((name, f"{each.seeds}", _tau(each.half), _tau(each.whole), each.verdict))
-        columns = ["cell", "seeds", "τ of halves", "of all seeds", "order"]
-        return Table("How far the order of the sources repeats", columns, rows)
+        remarks = ["; ".join(f"{name} {value}" for name, value in cell.training.items())]
+        remarks.append(self.lead_sentence(cell.name))
+        if cell.name in self.reliability:
+            order = self.reliability[cell.name]
+            taus = f"τ {order.half:+.2f} of halves of the seeds, {order.whole:+.2f} of all"
+            remarks.append(f"The order of the sources repeats with {taus}: {order.verdict}.")
+        return Table(cell.name, [*columns, *cell.tests], rows, caption="\n".join(remarks))
 
     def predictor_table(self) -> Table:
         """Return the predictors, best first."""
         rows = []
         for each in self.leaderboard:
-            ends = "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}"
-            taus = _tau(each.kendall), ends, _tau(each.worst)
+            taus = signed(each.kendall, digits=2), signed(each.worst, digits=2)
             rows.append((each.predictor, PREDICTORS[each.predictor], *taus, number(each.regret, 4)))
-        columns = ["predictor", "what it is", "mean τ", "95 % interval", "worst cell", "regret"]
+        columns = ["predictor", "what it is", "mean τ", "worst cell", "regret"]
         title = f"Which predictor orders the sources as {self.measure} does"
-        marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
-        return Table(title, columns, rows, "", marked, frozenset({1}))
+        return Table(title, columns, rows, words=frozenset({1}))
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
@@ -352,9 +335,9 @@ class StudyAnalysis(Result):
         leaderboard = []
         for each in self.leaderboard:
             facts = {**vars(each), "title": PREDICTORS[each.predictor], "worst": each.worst}
-            facts["cells"] = {name: {"kendall": tau} for name, tau in facts.pop("cells").items()}
+            facts["cells"] = {name: {"kendall": tau} for name, tau in each.cells.items()}
             leaderboard.append(facts)
-        value = {name: getattr(self, name) for name in ("measure", "headline", "warnings", "chance")}
+        value = {name: getattr(self, name) for name in ("measure", "headline", "chance")}
         value |= {"cells": [self._cell_json(cell) for cell in self.cells], "leaderboard": leaderboard}
         return dict(without_nan(value))
 
@@ -386,7 +369,7 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     Raises:
         InputError: no cell has two sources that are scored and trained, or none has the measure.
     """
-    usable = with_own_names([cell for cell in cells if len(cell.sources) > 1])
+    usable = numbered([cell for cell in cells if len(cell.sources) > 1])
     if not usable:
         raise InputError("no cell of the study has two sources that are scored and trained; let it go on")
     measure = measure or str(usable[0].facts["settings"]["measures"][0])
@@ -396,14 +379,14 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     rng = np.random.default_rng(seed)
     outcomes = {cell.name: outcomes_of(cell, measure, rng) for cell in usable}
     leads = {cell.name: lead_of(cell, outcomes[cell.name], measure, rng) for cell in usable}
-    several = [cell for cell in usable if len(cell.sources) > 2]
-    having = [cell.predictors[source] for cell in several for source in cell.sources]
-    names = [name for name in PREDICTORS if having and all(name in each for each in having)]
-    results = {cell.name: cell.results(cell.sources, measure) for cell in several}
-    predicted = {}
-    for each in several:
-        values = [[each.predictors[source][name] for source in each.sources] for name in names]
-        predicted[each.name] = np.array(values)
+    ordered = [cell for cell in usable if len(cell.sources) > 2]
+    results = {cell.name: cell.results(cell.sources, measure) for cell in ordered}
+    values = [cell.predictors[source] for cell in ordered for source in cell.sources]
+    names = [name for name in PREDICTORS if values and all(name in each for each in values)]
+    predicted = {
+        cell.name: np.array([[cell.predictors[source][name] for source in cell.sources] for name in names])
+        for cell in ordered
+    }
     standings, chance = list[Standing](), math.nan
     for at, name in enumerate(names):
         regrets, taus = [], dict[str, float]()
@@ -411,29 +394,14 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
             measured, foreseen = of.mean(axis=1), predicted[cell][at]
             taus[cell] = kendall_tau(foreseen, measured)
             regrets.append(float(measured.max() - measured[foreseen == foreseen.max()].mean()))
-        means = resampled_means([(predicted[cell][at], of) for cell, of in results.items()], rng)
-        low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
         mean = float(np.nan_to_num([*taus.values()]).mean())
-        standings.append(Standing(name, taus, mean, float(low), float(high), float(np.mean(regrets))))
+        standings.append(Standing(name, taus, mean, float(np.mean(regrets))))
     standings.sort(key=lambda each: -each.kendall)
     if standings:
-        pairs = [(predicted[cell], results[cell].mean(axis=1)) for cell in results]
+        pairs = [(predicted[cell], of.mean(axis=1)) for cell, of in results.items()]
         chance = chance_of_best(pairs, standings[0].kendall, rng)
     reliability = {cell: reliability_of(of) for cell, of in results.items()}
     return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance)
-
-
-def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:
-    """Return the mean Kendall's τ over cells of each bootstrap draw of sources and seeds, where all have one.
-
-    A source that is drawn twice ties with itself in both.
-    """
-    taus = []
-    for predicted, results in pairs:
-        sources, seeds = (rng.integers(size, size=(RESAMPLES, size)) for size in results.shape)
-        means = np.take_along_axis(results[:, seeds].mean(axis=2).T, sources, axis=1)
-        taus.append(kendall_taus(predicted[sources], means))
-    return np.asarray(np.mean([each[np.isfinite(taus).all(axis=0)] for each in taus], axis=0))
 
 
 def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.random.Generator) -> float:
@@ -461,10 +429,9 @@ def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.
 
 
 STUDY_READING = (
-    "Intervals come from bootstraps over seeds and test queries; those of τ over sources and seeds of each "
-    "cell, so that they say how far a figure holds for other sources like these, not for other collections.",
-    "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means. "
-    "No predictor can be expected above the ceiling, the τ of one half of the seeds with the other half. "
+    "Intervals come from bootstraps over seeds and test queries. τ is Kendall's rank correlation of a predictor's "
+    "order of the sources with that of the measured means; a higher predictor is taken to mean better. No predictor "
+    "can be expected above the τ of one half of the seeds with the other half. "
     "Regret is what is lost by training on the source that the predictor puts first.",
     "A cell is reliable where the τ of halves, made that of all seeds, is at least 0.8 with 4 seeds or more.",
 )
@@ -472,29 +439,18 @@ STUDY_READING = (
 
 def study_page(analysis: StudyAnalysis) -> str:
     """Return the report of a study as HTML."""
-    seeds, cells = [cell.results(cell.sources, analysis.measure).shape[1] for cell in analysis.cells], analysis.cells
-    sections = [Section("Warnings", (), analysis.warnings)] if analysis.warnings else []
+    sections, cells = list[Section](), analysis.cells
     if analysis.shows_predictors:
-        points = {each.predictor: (each.kendall, each.low, each.high) for each in analysis.leaderboard[::-1]}
-        axis = "mean Kendall's τ with the measured result"
-        figure = Figure({axis: points}, axis, "Mean over the cells, with its interval.", (-1.05, 1.05))
-        caption = "Higher predictor is taken to mean better; ECI_sem is marked."
-        table = replace(analysis.predictor_table(), title="", caption=caption)
-        sections.append(Section("Predictors", [figure, table]))
-    if analysis.reliability:
-        sections.append(Section("Reliability", [replace(analysis.reliability_table(), title="")]))
+        sections.append(Section("Predictors", [replace(analysis.predictor_table(), title="")]))
     for cell in cells:
         results = {each.source: (each.mean, each.low, each.high) for each in analysis.outcomes[cell.name][::-1]}
         caption = f"{analysis.measure} after training on each source."
         figure = Figure({analysis.measure: results}, analysis.measure, caption)
-        table = replace(analysis.outcome_table(cell), title="", caption="Best first.")
-        settings = "; ".join(f"{name} {value}" for name, value in cell.training.items())
-        prose = (analysis.lead_sentence(cell.name), settings)
-        sections.append(Section(cell.name, [figure, table], prose, folded=analysis.shows_predictors))
+        table = replace(analysis.outcome_table(cell), title="")
+        sections.append(Section(cell.name, [figure, table], folded=analysis.shows_predictors))
     return render_page(
         "Did the score predict the training?",
-        subtitle=f"{counted(len(cells), 'cells')} · {analysis.measure} on the test queries · "
-        f"{'–'.join(map(str, sorted({min(seeds), max(seeds)})))} seeds a source",
+        subtitle=f"{counted(len(cells), 'cells')} · {analysis.measure} on the test queries",
         verdict=analysis.headline,
         sections=[*sections, Section("How to read this", (), STUDY_READING, folded=True)],
         footer=" · ".join(

@@ -30,7 +30,6 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection, Negatives
-from foils.data.negatives import Recapture
 from foils.data.records import read_sealed
 from foils.data.run import ranks_within
 from foils.deciding import BeliefSettings, Candidate, score_and_decide
@@ -189,8 +188,7 @@ class Cell:
         outcomes: source (or baseline) → measure → (seeds, queries) values.
         sizes_of: source (or baseline) → mean rows and steps of a training; of what was not trained
             there is nothing.
-        apart: what tells it from other cells of the same collection and model, as "learning_rate
-            0.01"; "" alone.
+        number: 2 for a second cell of the same collection and model, and so on.
     """
 
     folder: Path
@@ -198,13 +196,13 @@ class Cell:
     predictors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     outcomes: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
     sizes_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    apart: str = ""
+    number: int = 1
 
     @property
     def name(self) -> str:
-        """Collection and model, and what tells it apart."""
+        """Collection and model, with the number of a second or later cell."""
         name = f"{self.facts['collection']['name']} · {self.facts['model']['name']}"
-        return f"{name} · {self.apart}" if self.apart else name
+        return f"{name} ({self.number})" if self.number > 1 else name
 
     @property
     def sources(self) -> list[str]:
@@ -291,19 +289,12 @@ def read_cell(folder: Path) -> Cell:
     return Cell(folder, facts, predictors, outcomes, sizes)
 
 
-def with_own_names(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells with names of their own: those of one collection and model say which settings differ.
-
-    Cells whose settings do not differ (of two studies) are numbered.
-    """
-    named, numbers = list[Cell](), Counter[str]()
+def numbered(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells, those of one collection and model numbered, so that each has a name of its own."""
+    counts, named = Counter[str](), list[Cell]()
     for cell in cells:
-        alike = [each.training for each in cells if each.name == cell.name]
-        differ = {key: own for key, own in cell.training.items() if any(each.get(key) != own for each in alike)}
-        apart = ", ".join(f"{key} {own}" for key, own in differ.items())
-        numbers[name := replace(cell, apart=apart).name] += 1
-        number = f"({numbers[name]})" if numbers[name] > 1 else ""
-        named.append(replace(cell, apart=f"{apart} {number}".strip()))
+        counts[cell.name] += 1
+        named.append(replace(cell, number=counts[cell.name]))
     return named
 
 
@@ -347,21 +338,15 @@ def slug(text: str) -> str:
 
 
 def first_negatives(negatives: Negatives, per_query: int | None) -> Negatives:
-    """Return a table as it is scored and trained on: of each query the first `per_query` kept rows, by rank.
-
-    A recapture that was counted before rows were rejected is left out: it was that of other rows.
-    """
-    if per_query is not None:
-        query = np.asarray(negatives.table["query_id"].combine_chunks().dictionary_encode().indices)
-        rank, keep = np.asarray(negatives.table["rank"]), negatives.keep
-        order = np.lexsort((rank, ~keep, query))
-        beyond = np.zeros(len(negatives), bool)
-        beyond[order] = ranks_within(query[order]) >= per_query
-        negatives = negatives.reject(beyond & keep, f"after the first {per_query}")
-    if Recapture.of_table(negatives) is not None:
+    """Return a table as it is scored and trained on: of each query the first `per_query` kept rows, by rank."""
+    if per_query is None:
         return negatives
-    provenance = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
-    return Negatives(negatives.table, provenance)
+    query = np.asarray(negatives.table["query_id"].combine_chunks().dictionary_encode().indices)
+    rank, keep = np.asarray(negatives.table["rank"]), negatives.keep
+    order = np.lexsort((rank, ~keep, query))
+    beyond = np.zeros(len(negatives), bool)
+    beyond[order] = ranks_within(query[order]) >= per_query
+    return negatives.reject(beyond & keep, f"after the first {per_query}")
 
 
 def table_digest(negatives: Negatives) -> str:
