@@ -145,9 +145,13 @@ def with_dev(collection: Collection) -> Collection:
 
 
 def relabelled(collection: Collection, top: int) -> Negatives:
-    """The first documents of each query by dense search, with what the labels of other queries say of them."""
+    """The first documents of each query by dense search, a twentieth of them judged by the encoder, with verdicts."""
     mined = foils.mine(collection, "dense", top=top, encoder="static:all-MiniLM-L6-v2")
-    return foils.relabel(collection, mined, judge="bi-encoder", unsure="reject", encoder="static:all-MiniLM-L6-v2")
+    how = {"encoder": "static:all-MiniLM-L6-v2"}
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "labels.parquet"
+        labelled = foils.label(collection, {"dense": mined}, n=len(mined) // 20, ask="bi-encoder", output=output, **how)
+    return foils.relabel(collection, mined, labels=labelled.labels, **how)
 
 
 @dataclass

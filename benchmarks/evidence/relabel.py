@@ -6,17 +6,15 @@
 
 A share of each training query's positives is hidden, and the first `--top` documents of dense retrieval (the word
 table of all-MiniLM-L6-v2) are mined. `find`: precision and recall of the rows that are called positive, by how many
-rows a noisy oracle is asked about (it is wrong about a tenth of them), with what labels of other queries say and
+rows a noisy oracle labels (it is wrong about a tenth of them), with what labels of other queries say and
 without it; beside them what a threshold on the likeness to the nearest positive reaches that knows the truth.
 
-`train`: the word table trained on the table as it is (untouched), with rows rejected that are not called negative
-(rejected), with the promoted rows as positives as well (relabelled), with every false negative rejected that there is
-(truth), with 5 % of rows asked about; with the table untouched and a mask, of the model itself or of a guide (all-
-MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on the test split, paired tests
-against untouched, Holm's correction over the systems. With `--model`, a folder with a language model, as BERT-tiny, and
-what to call it, that is trained instead: untouched, rejected, relabelled and masked by the guide, on one list of a
-positive and all negatives a query. What is in the
-result file is not done again.
+`train`: the word table trained on the table as it is (untouched), with the promoted rows as positives (relabelled, by
+5 % of the rows), with every false negative rejected that there is (truth); with the table untouched and a mask, of the
+model itself or of a guide (all-MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on
+the test split, paired tests against untouched, Holm's correction over the systems. With `--model`, a folder with a
+language model, as BERT-tiny, and what to call it, that is trained instead: untouched, relabelled and masked by the
+guide, on one list of a positive and all negatives a query. What is in the result file is not done again.
 """
 
 from __future__ import annotations
@@ -31,15 +29,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 import foils
 from common import hidden, load, narrowed, save
 from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
-from foils.labelling.doors import ask_program, by_function, pairs_in
-from foils.labelling.relabelling import RelabelSettings, answers_of, drawn_sheet, evidence_of, verdicts_of, with_errors
+from foils.labelling.doors import pairs_in
+from foils.labelling.relabelling import answers_of, evidence_of, verdicts_of, with_errors
+from foils.rating import Candidates, Pairs
 from foils.statistics.survey import learn
 
 MODEL = "static:all-MiniLM-L6-v2"
@@ -50,11 +48,13 @@ ENCODING = replace(AT_128, encoder=MODEL)
 CELL = ("collection", "hidden", "seed", "top")
 STEPS = {"epochs": 1, "batch_size": 128, "form": "triplets", "max_positives": 4}
 STEPS_OF_LANGUAGE_MODELS = {"epochs": 1, "batch_size": 32, "form": "lists", "max_positives": 1, "max_length": 64}
-WAYS_OF_LANGUAGE_MODELS = ("untouched", "rejected", "relabelled", "masked by a guide")
+WAYS_OF_LANGUAGE_MODELS = ("untouched", "relabelled", "masked by a guide")
 
 
 class Oracle:
-    """Answers by the complete judgements, and wrongly about some pairs."""
+    """A judge by the complete judgements, who is wrong about some pairs."""
+
+    name, fingerprint, antisymmetric = "oracle", "oracle", True
 
     def __init__(self, whole: Collection, noise: float, seed: int) -> None:
         texts = whole.query_texts(np.arange(len(whole.queries))), whole.document_texts(np.arange(len(whole.documents)))
@@ -64,9 +64,18 @@ class Oracle:
         }
         self.noise, self.rng = noise, np.random.default_rng(seed)
 
-    def __call__(self, query: str, positive: str, document: str) -> bool:
-        right = (self.rows[0][query], self.rows[1][document]) in self.known
-        return right ^ bool(self.rng.random() < self.noise)
+    def judge(self, candidates: Candidates, pairs: Pairs) -> np.ndarray:
+        texts = zip(candidates.queries_of(pairs.first), candidates.texts(pairs.first), strict=True)
+        right = np.array([(self.rows[0][query], self.rows[1][text]) in self.known for query, text in texts], bool)
+        return np.where(right ^ (self.rng.random(len(pairs)) < self.noise), 0.9, 0.1)
+
+
+def labels_of(collection: Collection, mined: Negatives, whole: Collection, n: int, seed: int) -> Labels:
+    """What the noisy oracle says of n rows, and of pairs of known truth."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "labels.parquet"
+        oracle = Oracle(whole, NOISE, seed)
+        return foils.label(collection, {"dense": mined}, n=n, ask=oracle, output=output, seed=seed).labels
 
 
 def false_ones(table: Negatives, whole: Collection) -> np.ndarray:
@@ -82,12 +91,11 @@ def recall_at(score: np.ndarray, truth: np.ndarray, precision: float = 0.9) -> f
 
 
 def found(verdict: np.ndarray, truth: np.ndarray) -> dict[str, float | int | None]:
-    positive, negative = verdict == "positive", verdict == "negative"
+    positive = verdict == "positive"
     return {
-        "called_positive": int(positive.sum()), "called_negative": int(negative.sum()),
+        "called_positive": int(positive.sum()),
         "precision": float(truth[positive].mean()) if positive.any() else None,
         "recall": float(truth[positive].sum() / truth.sum()) if truth.any() else None,
-        "relevant_among_negative": float(truth[negative].mean()) if negative.any() else None,
     }  # fmt: skip
 
 
@@ -100,16 +108,14 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     seconds, rows = time.process_time() - start, []
     truth, pairs = false_ones(mined, whole)[asked_of], pairs_in(mined.table.take(asked_of))
     score = {"nearest": recall_at(features["nearest"], truth)}
-    nobody = answers_of(Labels(pa.table({})), pairs, None)
-    for budget in (60 / len(pairs), 300 / len(pairs), 0.01, 0.05):
-        judge, settings = by_function(Oracle(whole, NOISE, seed)), RelabelSettings(budget=budget, seed=seed)
-        sheet, _ = drawn_sheet(collection, mined, asked_of, Labels(pa.table({})), judge.name, settings)
-        ask_program(judge, sheet, pairs["query_id"], checks=100, seed=seed)
-        asked = with_errors(answers_of(sheet.labels(), pairs, judge.name), nobody)
+    for n in (60, 300, len(pairs) // 100, len(pairs) // 20):
+        labels = labels_of(collection, mined, whole, n, seed)
+        nobody = answers_of(labels, pairs, None)
+        asked = with_errors(answers_of(labels, pairs, "judge:oracle"), nobody)
         for names in ([*features], ["nearest"]):
             start, columns = time.process_time(), np.column_stack([features[name] for name in names])
-            verdict = verdicts_of(learn(columns, [asked]), [asked], nobody, 0.9, 0.95)[0]
-            rows.append({"budget": budget, "other_queries": len(names) > 1, **found(verdict, truth),
+            verdict = verdicts_of(learn(columns, [asked]), [asked], nobody, 0.9)[0]
+            rows.append({"asked": n, "other_queries": len(names) > 1, **found(verdict, truth),
                          "seconds": round(time.process_time() - start, 1)})  # fmt: skip
     return {"collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "rows": len(pairs),
             "false": float(truth.mean()), "recall_at_90_by_truth": score, "found": rows,
@@ -121,13 +127,11 @@ def train(given: str, hide: float, seed: int, top: int, model: str = MODEL) -> d
     collection, _ = hidden(whole, hide, seed)
     mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
     truth = false_ones(mined, whole)
-    relabelled = foils.relabel(
-        collection, mined, judge=Oracle(whole, NOISE, seed), unsure="reject", encoder=MODEL, seed=seed
-    )
+    labels = labels_of(collection, mined, whole, len(mined) // 20, seed)
+    relabelled = foils.relabel(collection, mined, labels=labels, encoder=MODEL)
     more = foils.load(collection, add_judgements=relabelled.promoted)
     ways: dict[str, tuple[Collection, Negatives | None, str | None]] = {
         "untouched": (collection, mined, None),
-        "rejected": (collection, relabelled, None),
         "relabelled": (more, relabelled, None),
         "truth": (collection, mined.reject(truth, "false"), None),
         "masked by itself": (collection, mined, "self"),
@@ -165,7 +169,7 @@ def shown(what: str, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for each in results:
         cell = {key: each[key] for key in ("collection", "hidden", "seed")}
         if what == "find":
-            rows += [{**cell, "asked": one["budget"], **one} for one in each["found"]]
+            rows += [{**cell, **one} for one in each["found"]]
         else:
             marked = {name: p < 0.05 for name, p in each["p_holm"].items()}
             means = {name: f"{mean:.4f}{'*' * marked.get(name, False)}" for name, mean in each["means"].items()}

@@ -40,8 +40,8 @@ label {OF_PAIRS} dense.parquet bm25.parquet --with 'bi-encoder:static model' -n 
     --encoder 'static model' -o labels.tsv
 rate {OF_PAIRS} dense.parquet --judge 'bi-encoder:static model' --degree 2 -o rated.parquet
 compose {OF_PAIRS} bm25.parquet random.parquet --encoder 'static model' -o composed.parquet
-relabel {OF_PAIRS} dense.parquet --judge 'bi-encoder:static model' --encoder 'static model' --checks 3
-    --promoted promoted.tsv -o relabelled.parquet
+relabel {OF_PAIRS} dense.parquet --labels labels.tsv --encoder 'static model' --promoted promoted.tsv
+    -o relabelled.parquet
 train {OF_PAIRS} dense.parquet --model 'static model' --batch-size 8 -o model
 search {OF_PAIRS} --model 'static model' --split train --run run.trec
 study {OF_PAIRS} dense.parquet bm25.parquet --model 'static model' --seeds 1 --set batch_size=8 -o study

@@ -12,6 +12,7 @@ import pyarrow as pa
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.labelling.doors import LabelSheet, pairs_of
+from foils.rating import Candidates, Pairs
 
 QUERIES, DOCUMENTS = 30, 120
 
@@ -54,6 +55,21 @@ def source(name: str, seed: int, *, per_query: int = 8, text: Callable[[int, int
 def oracle(query: str, positive: str, document: str) -> bool:
     """Answers rightly."""
     return query.rsplit(" ", 1)[1] == document.rsplit(" ", 1)[1]
+
+
+class Program:
+    """A judge of `foils rate` by a function of query, positive and document."""
+
+    antisymmetric = True
+
+    def __init__(self, answer: Callable[[str, str, str], bool]) -> None:
+        self.name = self.fingerprint = answer.__name__
+        self.answer = answer
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> np.ndarray:
+        queries, texts = candidates.queries_of(pairs.first), candidates.texts(pairs.first)
+        relevant = [self.answer(query, "", text) for query, text in zip(queries, texts, strict=True)]
+        return np.where(relevant, 0.7, 0.2)
 
 
 def sheet(path: Path, n: int = 6) -> LabelSheet:

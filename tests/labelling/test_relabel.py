@@ -1,4 +1,4 @@
-"""`foils relabel`: verdicts by a judge and a threshold, and what becomes of the rows."""
+"""`foils relabel`: verdicts by labels and a threshold, and what becomes of the rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from label_world import oracle, source, world, world_folder
+from label_world import Program, oracle, source, world, world_folder
 
 import foils
 from fakes import HashingEncoder
@@ -18,10 +18,8 @@ from foils.data import Collection, Labels, Negatives
 from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
 from foils.labelling.relabelling import Judged, Relabelled, evidence_of, verdicts_of, with_errors
-from foils.llm import Client
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import InputError
 from foils.statistics.survey import Crowd
-from llm_server import Reply, serving
 
 
 def relabelled(tmp_path: Path, *, table: Negatives | None = None, **settings: Any) -> Relabelled:
@@ -38,14 +36,10 @@ def verdicts(of: Negatives) -> np.ndarray:
     return np.array(of.table["verdict"].to_pylist())
 
 
-def counted(answer: Callable[[str, str, str], bool | None]) -> tuple[Callable[..., bool | None], list[tuple[str, ...]]]:
-    asked: list[tuple[str, ...]] = []
-
-    def judge(*texts: str) -> bool | None:
-        asked.append(texts)
-        return answer(*texts)
-
-    return judge, asked
+def answers(answer: Callable[[str, str, str], bool], folder: Path, n: int = 240, checks: int = 100) -> Labels:
+    """What a program says of rows that `foils label` draws, and of pairs of known truth."""
+    output = folder / f"{answer.__name__}-{n}.parquet"
+    return foils.label(world(), {"a": source("a", 1)}, n=n, ask=Program(answer), output=output, checks=checks).labels
 
 
 def people(table: Negatives, every: int = 1) -> Labels:
@@ -78,11 +72,11 @@ def weak(query: str, positive: str, document: str) -> bool:
 def test_a_judge_is_believed_as_far_as_is_known_of_it(
     tmp_path: Path, judge: Callable[..., bool], confirmed: bool, believed: bool
 ) -> None:
-    answers = people(source("a", 1), 3) if confirmed else ()
-    result = relabelled(tmp_path, labels=answers, judge=judge, budget=1.0)
+    labels = [answers(judge, tmp_path), *([people(source("a", 1), 3)] if confirmed else [])]
+    result = relabelled(tmp_path, labels=labels)
     use, called, right = result.judges[-1], verdicts(result) == "positive", truth(result)
-    assert (use["asked"], use["answered"]) == (len(result), len(result))
-    assert (use["name"], use["confirmed"]) == (f"function:{judge.__name__}", confirmed)
+    assert use["answered"] == len(result)
+    assert (use["name"], use["confirmed"]) == (f"judge:{judge.__name__}", confirmed)
     if confirmed:
         assert use["believed"] == believed, "people show how often it errs"
     if not use["believed"]:
@@ -123,23 +117,14 @@ def test_verdicts_by_hand() -> None:
     p = np.repeat([1.0, 0.8, 0.5, 0.2, 0.0], 40)
     crowd = Crowd(np.zeros(1), p, p)
     people, every = judged([0]), judged([1] * 80 + [0] * 120)
-    verdict, high, low = verdicts_of(crowd, [every], people, 0.89, 0.95)
-    assert (high, low) == (0.8, 0.0)
-    assert verdict.tolist() == ["negative", *["positive"] * 79, *["unsure"] * 80, *["negative"] * 40]
-    verdict, high, _ = verdicts_of(crowd, [judged([1] * 40 + [0] * 160)], people, 0.89, 0.95)
-    assert high == 1.0, "answers about the rows of .8 deny what is expected of them"
-    verdict, high, low = verdicts_of(crowd, [], people, 0.89, 0.95)
-    assert (high > 1, low < 0) == (True, True), "where nobody confirms a share there is no threshold"
+    verdict, lowest = verdicts_of(crowd, [every], people, 0.89)
+    assert lowest == 0.8
+    assert verdict.tolist() == ["negative", *["positive"] * 79, *["unsure"] * 120]
+    verdict, lowest = verdicts_of(crowd, [judged([1] * 40 + [0] * 160)], people, 0.89)
+    assert lowest == 1.0, "answers about the rows of .8 deny what is expected of them"
+    verdict, lowest = verdicts_of(crowd, [], people, 0.89)
+    assert lowest > 1, "where nobody confirms a share there is no threshold"
     assert verdict.tolist() == ["negative", *["unsure"] * 199]
-
-
-def test_what_is_not_known_of_a_judge_calls_nothing_negative() -> None:
-    """Of 400 rows it calls a third relevant: all by mistake, if its specificity is 2/3, and all rightly, if it is 1."""
-    p = np.full(400, 0.01)
-    crowd, answers = Crowd(np.zeros(1), p, p), np.resize([1.0, 0.0, 0.0], 400)
-    known, unknown = (judged(answers, 0.99, 2 / 3, highest=highest) for highest in (0.0, 1.0))
-    assert (verdicts_of(crowd, [known], NOBODY, 0.9, 0.95)[0] == "negative").all()
-    assert (verdicts_of(crowd, [unknown], NOBODY, 0.9, 0.95)[0] == "unsure").all()
 
 
 def test_the_best_judge_says_what_share_is_relevant() -> None:
@@ -147,18 +132,16 @@ def test_the_best_judge_says_what_share_is_relevant() -> None:
     p = np.full(400, 0.95)
     program, people = judged([1] * 400, 0.9, 0.9), judged([0] * 100, drawn=0.25)
     crowd = Crowd(np.zeros(1), p, p)
-    assert (verdicts_of(crowd, [program, people], NOBODY, 0.9, 0.95)[0] == "positive").all()
-    assert (verdicts_of(crowd, [people, program], NOBODY, 0.9, 0.95)[0] == "unsure").all()
+    assert (verdicts_of(crowd, [program, people], NOBODY, 0.9)[0] == "positive").all()
+    assert (verdicts_of(crowd, [people, program], NOBODY, 0.9)[0] == "unsure").all()
 
 
 def test_few_labels_leave_the_table_as_it_was_but_for_what_they_answer(tmp_path: Path) -> None:
-    labels = people(source("a", 1), 12)
-    result = relabelled(tmp_path, labels=labels)
+    result = relabelled(tmp_path, labels=people(source("a", 1), 12))
     answered = np.arange(len(result)) % 12 == 0
     assert np.array_equal(verdicts(result) == "unsure", ~answered)
     assert np.array_equal(result.keep, ~(answered & truth(result)))
     assert f"{int(result.keep.sum()):,} of {len(result)} rows are left to train on." in str(result)
-    assert "Most rows are unsure" in str(result)
 
 
 def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> None:
@@ -171,50 +154,17 @@ def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> 
     assert result.promoted.provenance["stage"] == "relabel"
 
 
-def test_a_budget_bounds_the_questions_and_the_rest_is_inferred(tmp_path: Path) -> None:
-    judge, asked = counted(oracle)
-    result = relabelled(tmp_path, judge=judge, budget=60, checks=0)
-    assert len(asked) == 60 == result.judges[0]["asked"]
-    assert len(set(asked)) == 60, "no row is asked about twice"
+def test_the_rows_that_nobody_answered_about_are_inferred(tmp_path: Path) -> None:
+    result = relabelled(tmp_path, labels=answers(oracle, tmp_path, 60, 0))
+    assert result.judges[0]["answered"] == 60
     p, right = result.table["relevance"].to_numpy(), truth(result)
     assert p[right].mean() > p[~right].mean() + 0.3
-    assert relabelled(tmp_path, judge=oracle, budget=0.25).judges[0]["asked"] == round(0.25 * len(result))
 
 
-def test_answers_that_are_there_are_used_and_people_are_believed(tmp_path: Path) -> None:
+def test_people_are_believed(tmp_path: Path) -> None:
     people(source("a", 1), 3).write(tmp_path / "labels.tsv")
-    judge, asked = counted(oracle)
-    first = relabelled(tmp_path, labels=tmp_path / "labels.tsv", judge=judge, budget=10, checks=0)
-    assert len(asked) == 10
-    assert np.allclose(first.table["relevance"].to_numpy()[::3], truth(first)[::3], atol=1e-6)
-    assert first.answers.to_json()["judges"]["function:judge"]["judged"] == 10
-    judge, asked = counted(oracle)
-    relabelled(tmp_path, labels=first.answers, judge=judge, budget=1.0, checks=0)
-    assert len(asked) == len(first) - 10, "what this judge answered before is not asked again"
-
-
-def test_a_dead_judge_loses_nothing_and_invents_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
-    answered, dead = Reply('{"relevance": 0.1}'), [True]
-    with serving(lambda number, body: Reply("", 500) if dead[0] and number >= 6 else answered) as server:
-        client = Client("m", server.url, retries=0, concurrency=1)
-        settings = {"judge": "llm", "llm_model": client, "budget": 1.0, "checks": 0}
-        with pytest.raises(FailureError):
-            relabelled(tmp_path, **settings)
-        dead[0], before = False, len(server.seen)
-        result = relabelled(tmp_path, **settings)
-        assert result.judges[0]["answered"] == len(result)
-        assert len(server.seen) - before == len(result) - 6, "what was answered is not asked again"
-
-
-def test_unsure_rows_are_kept_or_left_out(tmp_path: Path) -> None:
-    strict: dict[str, Any] = {"labels": people(source("a", 1), 60), "positive_precision": 1.0}
-    unsure = verdicts(relabelled(tmp_path, **strict)) == "unsure"
-    assert unsure.sum() > 200
-    assert relabelled(tmp_path, **strict).keep[unsure].all()
-    rejected = relabelled(tmp_path, unsure="reject", **strict)
-    assert not rejected.keep[unsure].any()
-    assert rejected.rejected()["may be relevant"] == unsure.sum()
+    result = relabelled(tmp_path, labels=[tmp_path / "labels.tsv", answers(guess, tmp_path, 10)])
+    assert np.allclose(result.table["relevance"].to_numpy()[::3], truth(result)[::3], atol=1e-6)
 
 
 def test_too_few_rows_that_are_left_end_in_no_training_of_one_step(tmp_path: Path) -> None:
@@ -230,9 +180,8 @@ def test_too_few_rows_that_are_left_end_in_no_training_of_one_step(tmp_path: Pat
 
 def test_texts_that_are_not_in_the_collection_are_never_promoted(tmp_path: Path) -> None:
     written = source("llm", 1, text=lambda query, row: f"a text about subject {row % 30}")
-    answers = people(source("llm", 1))
-    of_texts = written.table.select(["doc_id", "text"]).to_pylist()
-    rows = [{**row, **each} for row, each in zip(answers.table.to_pylist(), of_texts, strict=True)]
+    answers, of_texts = people(source("llm", 1)).table, written.table.select(["doc_id", "text"]).to_pylist()
+    rows = [{**row, **each} for row, each in zip(answers.to_pylist(), of_texts, strict=True)]
     result = relabelled(tmp_path, table=written, labels=Labels(pa.Table.from_pylist(rows)))
     assert (verdicts(result) == "positive").any()
     assert len(result.promoted) == 0
@@ -241,7 +190,7 @@ def test_texts_that_are_not_in_the_collection_are_never_promoted(tmp_path: Path)
 def test_rows_of_queries_that_the_split_does_not_judge_have_no_verdict(tmp_path: Path) -> None:
     collection = world(dev=("q1", "q2"))
     result = foils.relabel(
-        collection, source("a", 1), judge=oracle, budget=1.0, encoder=HashingEncoder(), vectors=tmp_path / "v"
+        collection, source("a", 1), labels=people(source("a", 1)), encoder=HashingEncoder(), vectors=tmp_path / "v"
     )
     of_dev = np.isin(result.table["query_id"].to_pylist(), ["q1", "q2"])
     assert np.array_equal(np.array([each is None for each in result.table["verdict"].to_pylist()]), of_dev)
@@ -278,32 +227,19 @@ def test_a_text_of_a_language_model_is_near_an_answer_or_not(tmp_path: Path) -> 
     assert features["nearest"][0] > features["nearest"][1]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"judge": "wise:m"}, "unknown judge 'wise'; expected one of: bi-encoder"),
-        ({}, "nobody says which rows are answers; give judge JUDGE, or answers of foils label"),
-        ({"judge": oracle, "budget": 0.0}, "budget 0; expected above 0"),
-        ({"budget": 0.5, "labels": pa.table({})}, "budget 0.5: no effect without judge"),
-        ({"judge": oracle, "llm_model": "m"}, "or give judge llm"),
-        ({"judge": lambda *texts: "yes"}, "answered 'yes'"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        relabelled(tmp_path, **settings)
-
-
 def test_the_program_does_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = world_folder(tmp_path / "world")
     source("a", 1).write(tmp_path / "a.parquet")
-    model = "static:all-MiniLM-L6-v2"
-    options = {"encoder": model, "judge": f"bi-encoder:{model}", "budget": 40, "checks": 10}
-    given = [f"--{name}={value}" for name, value in {**options, "promoted": tmp_path / "found.tsv"}.items()]
-    assert run(["relabel", str(folder), str(tmp_path / "a.parquet"), *given, "-o", str(tmp_path / "out.parquet")]) == 0
+    people(source("a", 1), 3).write(tmp_path / "labels.tsv")
+    given = ["relabel", str(folder), str(tmp_path / "a.parquet"), "-o", str(tmp_path / "out.parquet")]
+    assert run(given) == 2
+    assert "no labels; give those that foils label wrote: --labels FILE" in capsys.readouterr().err
+    options = {"encoder": "static:all-MiniLM-L6-v2", "labels": tmp_path / "labels.tsv"}
+    given += [f"--{name}={value}" for name, value in {**options, "promoted": tmp_path / "found.tsv"}.items()]
+    assert run(given) == 0
     assert "sensitivity" in capsys.readouterr().out
     result = foils.relabel(folder, tmp_path / "a.parquet", **options)
     assert Negatives.read(tmp_path / "out.parquet").digest == result.digest
     assert Labels.of(tmp_path / "found.tsv").table["doc_id"] == result.promoted.table["doc_id"]
     with pytest.raises(InputError, match="relevance and verdict already"):
-        relabelled(tmp_path, table=Negatives(result.table), judge=oracle)
+        relabelled(tmp_path, table=Negatives(result.table), labels=tmp_path / "labels.tsv")

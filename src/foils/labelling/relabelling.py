@@ -1,4 +1,4 @@
-"""Relabelling: a judge answers about some rows; a threshold on what it taught says which others are answers.
+"""Relabelling: labels of some rows, and a threshold on what they teach, say which others are answers.
 
 Two features of a row are seen before anybody judges it: how near it is to labelled positives, and
 what the labels of other queries say.
@@ -6,9 +6,8 @@ what the labels of other queries say.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -28,23 +27,19 @@ from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
-from foils.labelling.doors import JUDGES, PEOPLE, AskLike, LabelSheet, ask_program, open_judge, pairs_in, pairs_of
-from foils.llm import LLMSettings, Usage
+from foils.labelling.doors import PEOPLE, pairs_in
 from foils.runtime import progress
-from foils.runtime.errors import InputError, check_names
+from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import Option, Settings, door, several, spelled
+from foils.runtime.options import Option, door, several, spelled
 from foils.runtime.results import Table, number
 from foils.statistics.survey import Answers, Crowd, learn, threshold
 
-log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
 
-REJECT, KEEP = "reject", "keep"
 POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
-RELEVANT, NOT_SURE = "relabelled positive", "may be relevant"  # reasons of rejected rows
-SOURCE, NOT_JUDGED = "table", "query without a judgement"  # of the pairs that are drawn
+RELEVANT = "relabelled positive"  # reason of rejected rows
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
 LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
 MOST_ERROR = 0.1  # standard error of a share that says something
@@ -55,50 +50,6 @@ USUAL_ERRORS = (0.8, 0.9)  # sensitivity and specificity of a judge that was not
 USUAL = 10.0  # checks that they count as, where it was
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
 AT_ONCE = 4_096  # rows whose labels are followed at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class RelabelSettings(Settings):
-    """How rows are relabelled.
-
-    Attributes:
-        judge: Who is asked about a sample of the rows: bi-encoder[:MODEL], cross-encoder:MODEL or
-            llm[:MODEL]. In Python also a judge of `foils.rate`, or a function of query, positive
-            and document that returns True, False or None.
-        budget: Rows that the judge is asked about: a share of the table up to 1, or a number above 1.
-        positive_precision: Wanted share of relevant documents among the rows that are called positive.
-        negative_precision: Wanted share of documents that are not relevant among the rows that are
-            called negative.
-        unsure: What becomes of rows between the two: keep trains on them as before, reject leaves them out.
-        labels: File with answers that are there already, as foils label writes it; may be given
-            several times. People's answers are taken for the truth. In Python also labels or a
-            DataFrame.
-        checks: Number of labelled positives, and of documents drawn at random, that the judge also
-            judges, so that its errors can be estimated; 0 for none.
-        split: Split whose judgements are known, and to which positives are added.
-        seed: Seed of the draws; the same seed asks the same questions.
-    """
-
-    heading = "Relabelling"
-
-    judge: Annotated[AskLike | None, Option(metavar="JUDGE")] = None
-    budget: Annotated[float, Option(metavar="ROWS", above=0, needs={"judge": True})] = 0.05
-    positive_precision: Annotated[float, Option(above=0, most=1)] = 0.9
-    negative_precision: Annotated[float, Option(above=0, most=1)] = 0.95
-    unsure: Annotated[str, Option(names=(KEEP, REJECT))] = KEEP
-    labels: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
-    checks: Annotated[int, Option(least=0, needs={"judge": True})] = 100
-    split: str = "train"
-    seed: Annotated[int, Option(least=0)] = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.judge, str):
-            check_names("judge", [self.judge.partition(":")[0]], JUDGES)
-
-    def questions(self, rows: int) -> int:
-        """Return how many of these rows the judge is asked about."""
-        return max(1, round(self.budget * rows)) if self.budget <= 1 else min(rows, round(self.budget))
 
 
 def evidence_of(
@@ -182,13 +133,10 @@ class Judged(Answers):
 
     Attributes:
         probability: (k,) with which each judged row was drawn for the judge; NaN: not known.
-        highest: specificity that the judge has at most: that on random documents, where people do
-            not show it.
         confirmed: whether people's answers show how often the judge errs.
     """
 
     probability: Floats
-    highest: float = 0.0
     confirmed: bool = True
 
     @property
@@ -206,7 +154,7 @@ class Judged(Answers):
         }  # fmt: skip
 
 
-def share_by_answers(judged: Judged, rows: Marks, *, most: bool = False) -> tuple[float, float]:
+def share_by_answers(judged: Judged, rows: Marks) -> tuple[float, float]:
     """Return the share of rows that is relevant by answers, and its standard error; NaN and ∞: not known.
 
     Each answer counts for the rows that it was drawn for, 1/probability, and the share q that is
@@ -216,7 +164,6 @@ def share_by_answers(judged: Judged, rows: Marks, *, most: bool = False) -> tupl
     Args:
         judged: a judge's answers, with its errors.
         rows: (k,) which rows.
-        most: whether the judge's highest specificity counts, by which the share is the largest.
 
     Source: Rogan & Gladen 1978; Horvitz & Thompson 1952.
     """
@@ -224,13 +171,12 @@ def share_by_answers(judged: Judged, rows: Marks, *, most: bool = False) -> tupl
     if counted.sum() < LEAST:
         return float("nan"), float("inf")
     w = 1 / judged.probability[counted]
-    specificity = max(judged.specificity, judged.highest if most else 0.0)
-    power = judged.sensitivity + specificity - 1
+    power = judged.sensitivity + judged.specificity - 1
     q = np.average(judged.relevant[counted], weights=w)
     effective = w.sum() ** 2 / (w**2).sum()
     smoothed = (q * effective + 0.5) / (effective + 1)
     error = float(np.sqrt(smoothed * (1 - smoothed) / effective) / power)
-    return float(np.clip((q + specificity - 1) / power, 0, 1)), error
+    return float(np.clip((q + judged.specificity - 1) / power, 0, 1)), error
 
 
 def believed_errors(positives: Sequence[int], others: Sequence[int]) -> tuple[float, float]:
@@ -263,7 +209,7 @@ def with_errors(program: Judged, people: Judged) -> Judged:
     shared, of_program, of_people = np.intersect1d(program.rows, people.rows, return_indices=True)
     if len(shared) < LEAST:
         lower = (CHANCE + program.specificity) / 2
-        return replace(program, specificity=lower, highest=program.specificity, confirmed=False)
+        return replace(program, specificity=lower, confirmed=False)
     called, relevant = program.relevant[of_program], people.relevant[of_people]
     sensitivity = (relevant @ called + 1) / (relevant.sum() + 2)
     specificity = ((1 - relevant) @ (1 - called) + 1) / ((1 - relevant).sum() + 2)
@@ -271,40 +217,33 @@ def with_errors(program: Judged, people: Judged) -> Judged:
 
 
 def verdicts_of(
-    crowd: Crowd, judged: Sequence[Judged], people: Judged, precision: float, negative_precision: float
-) -> tuple[npt.NDArray[np.object_], float, float]:
-    """Return the verdict of each row, and the probabilities from which on, and up to which, one is given.
+    crowd: Crowd, judged: Sequence[Judged], people: Judged, precision: float
+) -> tuple[npt.NDArray[np.object_], float]:
+    """Return the verdict of each row, and the probability from which on a row is called positive; above 1: none is.
 
     A row is called positive where it is relevant with probability ½ at least, rows at least as
     probable are expected to be relevant in the wanted share, and so they are by the answers about
-    them. Negative likewise. A threshold above 1, or below 0: no row is called so. A person's answer
-    is the verdict of its row.
+    them. A person's answer is the verdict of its row; all others are unsure.
 
     Args:
         crowd: what features and answers say of each row.
         judged: whose answers confirm the shares, the best first (`share_by_answers`): the first
-            whose standard error is at most 0.1. Of negative rows the most that may be relevant is
-            taken, by the highest specificity.
+            whose standard error is at most 0.1.
         people: a person's answers.
         precision: wanted share of relevant rows among the positive ones.
-        negative_precision: wanted share of rows that are not relevant among the negative ones.
     """
 
-    def share(rows: Marks, *, most: bool = False) -> float:
-        shares = (share_by_answers(each, rows, most=most) for each in judged)
-        return next((value for value, error in shares if error <= MOST_ERROR), np.nan)
+    def confirmed(level: float) -> bool:
+        shares = (share_by_answers(each, crowd.prior >= level) for each in judged)
+        return next((value for value, error in shares if error <= MOST_ERROR), np.nan) >= precision
 
-    def confirmed(probability: Floats, wanted: float, share_from: Callable[[float], float]) -> float:
-        above = probability[probability >= max(0.5, threshold(probability, wanted))]
-        levels = np.quantile(above, np.linspace(0, 1, STEPS), method="higher").tolist() if len(above) else []
-        return next((each for each in levels if share_from(each) >= wanted), 2.0)
-
-    p, prior = crowd.posterior, crowd.prior
-    high = confirmed(p, precision, lambda t: share(prior >= t))
-    low = confirmed(1 - p, negative_precision, lambda t: 1 - share(1 - prior >= t, most=True))
-    verdict = np.where(p >= high, POSITIVE, np.where(1 - p >= low, NEGATIVE, UNSURE)).astype(object)
+    p = crowd.posterior
+    above = p[p >= max(0.5, threshold(p, precision))]
+    levels = np.quantile(above, np.linspace(0, 1, STEPS), method="higher").tolist() if len(above) else []
+    lowest = next(filter(confirmed, levels), 2.0)
+    verdict = np.where(p >= lowest, POSITIVE, UNSURE).astype(object)
     verdict[people.rows] = np.where(people.relevant == 1, POSITIVE, NEGATIVE)
-    return verdict, high, 1 - low
+    return verdict, lowest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,18 +251,12 @@ class Relabelled(Negatives):
     """A table with `relevance`, the probability that each row is relevant, and `verdict`.
 
     Attributes:
-        judges: what each was asked, and how often it is right: `people`, and the judge.
-        high: probability from which on a row that nobody answered about is called positive; None: none is.
-        low: up to which it is called negative; None: none is.
-        answers: of all judges, as labels.
-        models: name -> use, of a language model that judged.
+        judges: how much each answered, and how often it is right: `people`, and programs.
+        lowest: probability from which on a row that nobody answered about is called positive; None: none is.
     """
 
     judges: tuple[dict[str, Any], ...]
-    high: float | None
-    low: float | None
-    answers: Labels = field(repr=False)
-    models: Mapping[str, Usage] = field(default_factory=dict)
+    lowest: float | None
 
     @cached_property
     def promoted(self) -> Labels:
@@ -347,85 +280,75 @@ class Relabelled(Negatives):
         return {name: {"rows": len(p), "relevant": means[name]} for name, p in probabilities.items()}
 
     def tables(self) -> list[Table]:
-        """Return the verdicts, how many rows are left to train on, and what each judge was asked."""
+        """Return the verdicts, how many rows are left to train on, and how often each judge is right."""
         counts = self.counts()
-        bars = {
-            POSITIVE: "–" if self.high is None else f"≥ {self.high:.2f}",
-            NEGATIVE: "–" if self.low is None else f"≤ {self.low:.2f}",
-        }
-        rows = [
-            (name, f"{each['rows']:,}", number(each["relevant"]), bars.get(name, "")) for name, each in counts.items()
-        ]
+        rows = [(name, f"{each['rows']:,}", number(each["relevant"])) for name, each in counts.items()]
         notes = [f"{int(self.keep.sum()):,} of {len(self):,} rows are left to train on."]
         notes += [f"{name}: {count}" for name, count in self.rejected_rows()]
+        if self.lowest is not None:
+            notes.append(f"Rows are called positive from a probability of {self.lowest:.2f} on.")
         if without := self.table["verdict"].null_count:
             why = "their query has no positive in the split, or they are positives"
             notes.append(f"{without:,} rows without a verdict: {why}")
-        if counts[UNSURE]["rows"] > len(self) / 2:
-            ways = f"a larger {spelled('budget')}, or labels of your own ({spelled('labels')})"
-            notes.append(f"Most rows are unsure: the answers do not show the line. What helps is {ways}.")
-        judges: list[tuple[str, ...]] = []
-        for each in self.judges:
-            errors = (number(each["sensitivity"]), number(each["specificity"]))
-            judges.append((each["name"], f"{each['asked']:,}", f"{each['answered']:,}", *errors))
-        judges += [(name, value, *[""] * 3) for model, use in self.models.items() for name, value in use.rows(model)]
+        judges = [
+            (each["name"], f"{each['answered']:,}", number(each["sensitivity"]), number(each["specificity"]))
+            for each in self.judges
+        ]
         doubted = ", ".join(each["name"] for each in self.judges if not each["believed"])
         caption = doubted and f"{doubted}: little better than chance, and not believed."
         return [
-            Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes)),
-            Table("Judges", ("judge", "asked", "answers", "sensitivity", "specificity"), judges, caption),
+            Table(self.title, ("verdict", "rows", "relevant, expected"), rows, "\n".join(notes)),
+            Table("Judges", ("judge", "answers", "sensitivity", "specificity"), judges, caption),
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return verdicts, thresholds, what judges were asked and how often they err, and the settings."""
-        used = {name: use.to_json() for name, use in self.models.items()}
+        """Return verdicts, the threshold, how much judges answered and how often they err, and the settings."""
         return {
             "settings": self.provenance.get("settings", {}),
             "verdicts": self.counts(),
             "left": int(self.keep.sum()),
-            "thresholds": {POSITIVE: self.high, NEGATIVE: self.low},
+            "threshold": self.lowest,
             "promoted": len(self.promoted),
             "judges": [without_nan(each) for each in self.judges],
             "rejected": self.rejected(),
-            **({"language_models": used} if used else {}),
         }
 
 
-def _check_relabelling(relabelling: RelabelSettings) -> None:
-    """Refuse a call in which nobody answers."""
-    if relabelling.judge is None and not relabelling.labels:
-        raise InputError(
-            f"nobody says which rows are answers; give {spelled('judge', 'JUDGE')}, or answers of foils "
-            f"label: {spelled('labels', 'FILE')}"
-        )
-
-
-@door(check=_check_relabelling, needs={"llm": {"judge": "llm"}})
+@door()
 def relabel(
     collection: CollectionLike,
     source: SourceLike,
     *,
-    relabelling: RelabelSettings,
+    labels: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = (),
+    positive_precision: Annotated[float, Option(above=0, most=1)] = 0.9,
+    split: str = "train",
     reading: CollectionSettings,
-    llm: LLMSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Relabelled:
-    """Relabel negatives: say of each row whether it is an answer after all, by a judge's answers about some.
+    """Relabel negatives: say of each row whether it is an answer after all, by labels of some of them.
 
-    The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows
-    that are called positive are no longer trained on as negatives, and can join the judgements:
-    --promoted FILE here, and --add-judgements FILE wherever the collection is used. Rejected rows
-    have a verdict, too, and stay rejected.
+    The table gains `relevance`, a probability, and `verdict`: positive, negative (where a person
+    says so) or unsure. Rows that are called positive are no longer trained on as negatives, and can
+    join the judgements: --promoted FILE here, and --add-judgements FILE wherever the collection is
+    used. Rejected rows have a verdict, too, and stay rejected.
+
+    Args:
+        labels: File with answers about rows of the table, as foils label writes it; may be given
+            several times. People's answers are taken for the truth, and those of programs for what
+            their checks are worth. In Python also labels or a DataFrame.
+        positive_precision: Wanted share of relevant documents among the rows that are called positive.
+        split: Split whose judgements are known, and to which positives are added.
 
     Raises:
-        InputError: a collection, source, judge or labels that cannot be read, nobody to ask, or no
-            row of a judged query.
-        FailureError: the judge failed; what a language model answered is kept, and the same command goes on.
+        InputError: a collection, source or labels that cannot be read, no labels, or no row of a
+            judged query.
 
     Example:
-        foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1
-        --promoted found.tsv -o relabelled.parquet
+        foils relabel scifact/ dense.parquet --labels labels.tsv --promoted found.tsv -o relabelled.parquet
     """
+    tables = several(labels)
+    if not tables:
+        raise InputError(f"no labels; give those that foils label wrote: {spelled('labels', 'FILE')}")
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     present = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
@@ -434,33 +357,20 @@ def relabel(
 
     # 1. What is seen of each row before anybody answers.
     encoder, store = encoding.open(loaded)
-    rows, features = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split)
+    rows, features = evidence_of(loaded, named.negatives, encoder, store, split=split)
     pairs = pairs_in(named.negatives.table.take(pa.array(rows)))
 
-    # 2. Answers: those that are there, and the judge's about a sample of the rows.
-    tables = [Labels.of(each, loaded).table for each in several(relabelling.labels)]
-    labels = Labels(pa.concat_tables(tables)) if tables else Labels(pa.table({}))
-    asked, models = dict[str, int](), dict[str, Usage]()
-    if relabelling.judge is not None:
-        judge = open_judge(relabelling.judge, loaded, llm, encoding)
-        sheet, labels = drawn_sheet(loaded, named.negatives, rows, labels, judge.name, relabelling)
-        asked = {judge.name: len(sheet.open(judge.name))}
-        models = ask_program(judge, sheet, pairs["query_id"], checks=relabelling.checks, seed=relabelling.seed)
-        labels = Labels(pa.concat_tables([labels.table, sheet.labels().table]))
-
-    # 3. How often each judge errs, and what features and answers say together.
-    people = answers_of(labels, pairs, None)
+    # 2. How often each judge errs, and what features and answers say together.
+    answers = Labels(pa.concat_tables([Labels.of(each, loaded).table for each in tables]))
+    people = answers_of(answers, pairs, None)
     judges = {PEOPLE: people} if len(people.rows) else {}
-    for name in dict.fromkeys([*labels.programs(), *asked]):
-        judges[name] = with_errors(answers_of(labels, pairs, name), people)
-    best_first = [each for name, each in judges.items() if name == PEOPLE]
-    best_first += [each for name, each in reversed(judges.items()) if name != PEOPLE and each.believed]
+    programs = {name: with_errors(answers_of(answers, pairs, name), people) for name in answers.programs()}
+    best_first = [*judges.values(), *(each for each in programs.values() if each.believed)]
+    judges |= programs
     crowd = learn(np.column_stack([np.zeros((len(rows), 0)), *features.values()]), best_first)
-    verdict, high, low = verdicts_of(
-        crowd, best_first, people, relabelling.positive_precision, relabelling.negative_precision
-    )
+    verdict, lowest = verdicts_of(crowd, best_first, people, positive_precision)
 
-    # 4. The table with its two columns; rows that are called positive are rejected.
+    # 3. The table with its two columns; rows that are called positive are rejected.
     relevance = np.full(len(named.negatives), np.nan)
     if best_first:  # without an answer that is believed nothing is known
         relevance[rows] = crowd.posterior
@@ -468,38 +378,14 @@ def relabel(
     verdicts[rows] = verdict
     columns = {"relevance": pa.array(relevance), "verdict": pa.array(verdicts, pa.string())}
     table = named.negatives.with_columns(columns).reject(verdicts == POSITIVE, RELEVANT)
-    if relabelling.unsure == REJECT:
-        table = table.reject(verdicts == UNSURE, NOT_SURE)
-    recorded = ("budget", "checks", "positive_precision", "negative_precision", "unsure", "split")
-    settings = {name: getattr(relabelling, name) for name in recorded}
-    programs = [name for name in judges if name != PEOPLE]
-    settings |= {"judges": programs, "labels": [len(each) for each in tables], "encoder": encoder.fingerprint}
-    digests = {"collection": loaded.digest, named.name: named.digest}
-    history = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
-    facts = [{"name": name, "asked": asked.get(name, 0), **each.facts} for name, each in judges.items()]
+    settings = {"positive_precision": positive_precision, "split": split, "labels": len(answers)}
+    settings |= {"judges": [*programs], "encoder": encoder.fingerprint}
+    history = provenance("relabel", settings, inputs={"collection": loaded.digest, named.name: named.digest})
     return Relabelled.of(
         table.with_provenance(history),
         title=f"{named.name}, relabelled",
         collection=loaded,
-        split=relabelling.split,
-        judges=tuple(facts),
-        high=high if high <= 1 else None,
-        low=low if low >= 0 else None,
-        answers=labels,
-        models=models,
+        split=split,
+        judges=tuple({"name": name, **each.facts} for name, each in judges.items()),
+        lowest=lowest if lowest <= 1 else None,
     )
-
-
-def drawn_sheet(
-    collection: Collection, negatives: Negatives, rows: Rows, labels: Labels, judge: str, settings: RelabelSettings
-) -> tuple[LabelSheet, Labels]:
-    """Return the sheet of rows that a judge is asked about, as `foils label` draws them, and others' labels.
-
-    What the judge has answered before stands in the sheet.
-    """
-    pool = pairs_of({SOURCE: negatives.reject(~np.isin(np.arange(len(negatives)), rows), NOT_JUDGED)})
-    drawn = pool.draw(settings.questions(len(pool)), seed=settings.seed)
-    sheet = LabelSheet.of(None, collection, pool, drawn)
-    by_judge = pc.fill_null(pc.equal(labels.table["judge"], judge), False)
-    sheet.add(Labels(labels.table.filter(by_judge)))
-    return sheet, Labels(labels.table.filter(pc.invert(by_judge)))
