@@ -23,11 +23,10 @@ def test_counts_by_hand():
     assert found.lengths["queries"] == (4, 5, 5)
     train, test = found.splits["train"], found.splits["test"]
     assert (train.queries, train.pairs, train.not_relevant, train.shared) == (2, 2, 1, None)
-    assert (test.queries, test.pairs, test.twins) == (2, 4, 1)
+    assert (test.queries, test.pairs) == (2, 4)
     assert test.shared == 0.5  # d1 and d2 of d1, d2, d3, d4
     assert [example[0] for example in found.examples] == ["where is the red boat", "another one", "a b c"]
     assert "50 % of the positives of test" in " ".join(found.warnings)
-    assert "Queries of test with a near-twin in train: 1; measures may be too high." in " ".join(found.warnings)
 
 
 def test_it_says_what_to_do_where_there_is_no_split_to_train_on(beir_folder):

@@ -177,9 +177,9 @@ def test_columns_that_are_named(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "p.csv", [{"a": "q", "b": "d", "text": "other"}])
     collection = foils.load(path, columns={"query": "a", "positive": "b"})
     assert collection.documents["text"].to_pylist() == ["d"]
-    with pytest.raises(InputError, match="has no column c; it has a, b, text"):
+    with pytest.raises(InputError, match="columns query=c; expected one of query, positive"):
         foils.load(path, columns={"query": "c"})
-    with pytest.raises(InputError, match="columns quest: a column is one of query, positive"):
+    with pytest.raises(InputError, match="columns quest=a; expected one of query, positive"):
         foils.load(path, columns={"quest": "a"})
 
 
@@ -187,7 +187,7 @@ def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path, monkeypat
     path = write_csv(tmp_path / "p.csv", ROWS)
     first = foils.load(path)
     with monkeypatch.context() as patched:
-        patched.setattr("foils.data.pairs.Columns.examples", None)
+        patched.setattr("foils.data.pairs.Columns.example", None)
         assert foils.load(path).digest == first.digest
     write_csv(path, ROWS[:5])
     assert len(foils.load(path).queries) == 5

@@ -29,7 +29,7 @@ OF_THE_WHOLE = (
     "no queries in it",
     "the file is empty",
     "not a readable Parquet",
-    "by its first bytes",
+    "cannot be read",
     "no JSON object with keys",
     "expected a list of JSON objects",
     "maximum recursion depth",

@@ -11,7 +11,6 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.records import Complaints, Fields, Records, text_field, whole_number
+from foils.data.records import Complaints, Fields, Records, records_in, text_field, whole_number
 from foils.data.tables import batches_of, take, update_digest
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import DAMAGE, META, cache_place, discard, fill_folder, read_parts, write_parts
@@ -245,12 +244,9 @@ class Collection:
 
         Source: BEIR's evaluation (`ignore_identical_ids`), which leaves out those labelled relevant too.
         """
-        rows = np.full(len(self.queries), -1, np.int64)
-        if not self.keep_identical_ids:
-            queries = rows_of(self.documents["doc_id"], self.queries["query_id"])
-            rows[queries[queries >= 0]] = np.flatnonzero(queries >= 0)
-            rows[self.known_positives.contain(np.arange(len(rows)), rows)] = -1
-        return rows
+        rows = self.document_rows(self.queries["query_id"])
+        rows[self.known_positives.contain(np.arange(len(rows)), rows)] = -1
+        return np.full_like(rows, -1) if self.keep_identical_ids else rows
 
     def identical_ids(self, split: str) -> int:
         """Return for how many queries of a split (`asked`) there is such a document (`identical`)."""
@@ -454,12 +450,10 @@ class DocumentTexts:
     def take(self, places: npt.ArrayLike | slice) -> list[str]:
         """Return these of the texts, (k,) places or a slice."""
         rows = np.asarray(self._rows[places])
-        inside = rows >= 0
-        if inside.all():
-            return self.collection.document_texts(rows)
-        texts = np.empty(len(rows), object)
+        inside, texts = rows >= 0, np.empty(len(rows), object)
         texts[inside] = self.collection.document_texts(rows[inside])
-        texts[~inside] = take(self.own, -1 - rows[~inside]).to_pylist()
+        if not inside.all():
+            texts[~inside] = take(self.own, -1 - rows[~inside]).to_pylist()
         return list(texts)
 
     def select(self, places: Rows) -> DocumentTexts:
@@ -557,18 +551,6 @@ def _mapped(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-@contextmanager
-def fetching(where: str) -> Iterator[None]:
-    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
-        problem = f"{type(error).__name__}: {str(error).strip():.300}".partition("\n")[0]
-        raise InputError(f"cannot read {where} ({problem}); check the name, the network, HF_HUB_OFFLINE") from error
-
-
 def row_sources(
     where: str, documents: Iterable[Fields], queries: Iterable[Fields], qrels: Mapping[str, Iterable[Fields]]
 ) -> dict[str, Any]:
@@ -580,16 +562,11 @@ def row_sources(
         queries: as documents.
         qrels: split -> judgements, likewise.
     """
-
-    def source(kind: str, rows: Iterable[Fields]) -> Records:
-        def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-            with fetching(f"{where} ({kind})"):
-                yield from enumerate(rows, start=1)
-
-        return Records(f"{where} ({kind})", (), read)
-
-    judged = {split: source(f"qrels {split}", rows) for split, rows in qrels.items()}
-    return {"documents": source("documents", documents), "queries": source("queries", queries), "qrels": judged}
+    return {
+        "documents": records_in(f"{where} (documents)", documents),
+        "queries": records_in(f"{where} (queries)", queries),
+        "qrels": {split: records_in(f"{where} (qrels {split})", rows) for split, rows in qrels.items()},
+    }
 
 
 def checked_collection(
@@ -642,25 +619,22 @@ class _Reader:
 
         def rows() -> Iterator[tuple[Any, ...]]:
             for line, record in source.counted(kind, complaints):
-                texts = ["" if record.get(name) is None else record[name] for name in names]
-                identifier, *texts = values = tuple(map(text_field, (record.get("_id", record.get("id")), *texts)))
-                if None in values or not ("text" in record or any(texts)):
-                    complaints.add(f"expected {', '.join(['_id', *names])} as text in valid Unicode", line)
-                elif not identifier:
-                    complaints.add("empty id; give every record an id", line)
-                elif any(text and text.strip() for text in texts):
+                texts = [record.get(name) or "" for name in names]
+                values = tuple(map(text_field, (record.get("_id", record.get("id")), *texts)))
+                if None in values or not values[0] or not ("text" in record or any(texts)):
+                    complaints.add(f"expected {', '.join(['_id', *names])} as text in valid Unicode, and an id", line)
+                elif any(str(text).strip() for text in texts):
                     lines.append(line)
                     yield values
                 else:
                     self.left_out[f"{kind} without a text"] += 1
-                    without.add(identifier)
+                    without.add(values[0])
 
         table = self.keep(kind, schema, batches_of(rows(), schema))
-        repeated = _repeated(table, rows_of(table[column], table[column]), lines, complaints)
+        repeated = self._repeated(kind, table, rows_of(table[column], table[column]), lines, complaints)
         if not len(table):
             raise FormatError(f"no {kind} in it; expected at least one record with a text", source.where)
         if repeated.any():
-            self.left_out[f"repeated {kind}"] += int(repeated.sum())
             table = self.keep(kind, schema, table.filter(pa.array(~repeated)).to_batches())
         self.ids[column], self.without[column] = table[column], without
         return table
@@ -674,7 +648,8 @@ class _Reader:
                 ids = map(text_field, (record.get("query-id"), record.get("corpus-id")))
                 values = *ids, whole_number(record.get("score"))
                 if None in values:
-                    complaints.add(JUDGEMENT, line)
+                    expected = "expected two ids as text and the relevance as a whole number"
+                    complaints.add(f"{expected}: query-id<TAB>corpus-id<TAB>score, or TREC's four columns", line)
                 else:
                     lines.append(line)
                     yield values
@@ -687,41 +662,38 @@ class _Reader:
                 identifier, unknown[row] = judged[column][row].as_py(), True
                 if not self.lenient and identifier not in self.without[column]:
                     complaints.add(f"unknown {column} {identifier!r}: it is not among the {file}", lines[row])
+        if unknown.any():
+            self.left_out["judgements of what is not there"] += int(unknown.sum())
         first = np.where(unknown, np.arange(len(judged)), PairIndex(*pairs).first)
-        repeated = _repeated(judged, first, lines, complaints)
-        counts = {"judgements of what is not there": unknown, "repeated judgements": repeated}
-        self.left_out.update({what: int(rows.sum()) for what, rows in counts.items() if rows.any()})
+        repeated = self._repeated("judgements", judged, first, lines, complaints)
         return self.keep(f"qrels-{split}", QRELS, judged.filter(pa.array(~(unknown | repeated))).to_batches())
 
+    def _repeated(
+        self, kind: str, table: pa.Table, first: Rows, lines: array[int], complaints: Complaints
+    ) -> npt.NDArray[np.bool_]:
+        """Return (n,) which rows have an earlier one of their ids, and count them.
 
-def _repeated(table: pa.Table, first: Rows, lines: array[int], complaints: Complaints) -> npt.NDArray[np.bool_]:
-    """Return (n,) which rows have an earlier one of their ids.
-
-    Args:
-        table: n rows, whose last column may not differ where their ids are the same.
-        first: (n,) the first row of the same ids.
-        lines: (n,) where the rows stand.
-        complaints: of what reads the table, raised if there are any.
-    """
-    repeated = np.not_equal(first, np.arange(len(first)))
-    rows = np.flatnonzero(repeated)
-    before, after = (
-        pa.table({name: take(table[name], places) for name in table.column_names}).to_pylist()
-        for places in (first[rows], rows)
-    )
-    for row, earlier, one, other in zip(rows.tolist(), first[rows].tolist(), before, after, strict=True):
-        if one != other:
-            ids = ", ".join(repr(value) for name, value in other.items() if name.endswith("_id"))
-            where = f"first on line {lines[earlier]}"
-            complaints.add(f"duplicate id {ids} ({where}) with another {table.column_names[-1]}", lines[row])
-    complaints.raise_if_any()
-    return repeated
-
-
-JUDGEMENT = (
-    "expected two ids as text and the relevance as a whole number (query-id<TAB>corpus-id<TAB>score in files, or "
-    "TREC's query iteration document relevance)"
-)
+        Args:
+            kind: of the rows.
+            table: n rows, whose other columns may not differ where their ids are the same.
+            first: (n,) the first row of the same ids.
+            lines: (n,) where the rows stand.
+            complaints: of what reads the table, raised if there are any.
+        """
+        repeated = np.not_equal(first, np.arange(len(first)))
+        rows = np.flatnonzero(repeated)
+        earlier, later = ([take(column, at).to_pylist() for column in table.columns] for at in (first[rows], rows))
+        for row, one, other in zip(rows.tolist(), zip(*earlier, strict=True), zip(*later, strict=True), strict=True):
+            if one != other:
+                ids = ", ".join(map(repr, other[: 2 if kind == "judgements" else 1]))
+                problem = (
+                    f"duplicate id {ids} (first on line {lines[first[row]]}) with another {table.column_names[-1]}"
+                )
+                complaints.add(problem, lines[row])
+        complaints.raise_if_any()
+        if len(rows):
+            self.left_out[f"repeated {kind}"] += len(rows)
+        return repeated
 
 
 def judgement(query_id: Any, doc_id: Any, relevance: Any) -> dict[str, Any]:

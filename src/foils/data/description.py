@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import TRAIN, Collection, Rows
-from foils.data.pairs import hash_of
+from foils.data.collection import TRAIN, Collection
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.splitting import recurrence, twin_pairs
+from foils.data.splitting import recurrence
 from foils.data.tables import pieces
 from foils.data.tokens import alphanumeric
 from foils.runtime.options import door
@@ -35,14 +34,12 @@ class SplitFacts:
         not_relevant: judged not relevant.
         shared: share of its pairs whose document is a positive of train, too; None: train itself,
             or no train.
-        twins: queries that have a near-twin in train: of one document, and alike in their words.
     """
 
     queries: int
     pairs: int
     not_relevant: int
     shared: float | None
-    twins: int | None
 
 
 @dataclass(frozen=True)
@@ -81,8 +78,6 @@ class Description(Result):
             (kind, f"{getattr(self, kind):,}", *map(str, self.lengths[kind]), f"{getattr(self, f'equal_{kind}'):,}")
             for kind in ("documents", "queries")
         ]
-        heads = ("", "count", "words: median", "95 %", "most", "equal to another")
-        counts = Table(self.name, heads, rows, f"columns: {self.read_as}" if self.read_as else "")
         splits = [
             (
                 name,
@@ -90,14 +85,17 @@ class Description(Result):
                 f"{facts.pairs:,}",
                 number(facts.pairs / max(facts.queries, 1), 2),
                 number(facts.shared, 2),
-                number(facts.twins, 0),
             )
             for name, facts in self.splits.items()
         ]
-        heads = ("split", "queries", "positives", "per query", "share that train has", "near-twins in train")
+        heads = ("", "count", "words: median", "95 %", "most", "equal to another")
+        of_splits = ("split", "queries", "positives", "per query", "share that train has")
         warnings = "\n".join(f"warning: {each}" for each in self.warnings)
-        examples = Table("Examples", ("query", "positive"), self.examples, warnings)
-        return [counts, Table("Splits", heads, splits), examples]
+        return [
+            Table(self.name, heads, rows, f"columns: {self.read_as}" if self.read_as else ""),
+            Table("Splits", of_splits, splits),
+            Table("Examples", ("query", "positive"), self.examples, warnings),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes."""
@@ -123,25 +121,20 @@ def describe_collection(collection: Collection) -> Description:
     Args:
         collection: any; its texts are read once.
     """
-    positives, texts = collection.known_positives, collection.queries["text"].to_pylist()
-    twins = twin_pairs(texts, *positives.pairs())
-    splits = {name: _split(collection, name, twins) for name in collection.splits}
+    positives, splits = collection.known_positives, {name: _split(collection, name) for name in collection.splits}
     (documents, equal_documents), (queries, equal_queries) = map(_lengths, (collection.documents, collection.queries))
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
     examples = [collection.query_texts(positives.query_rows[shown]), collection.document_texts(positives.first[shown])]
     warnings = []
     if splits and TRAIN not in splits:
-        warnings.append(
-            f"There is no split {TRAIN} to train on: foils mine --split {next(iter(splits))} takes another."
-        )
+        first = next(iter(splits))
+        warnings.append(f"There is no split {TRAIN} to train on: foils mine --split {first} takes another.")
     if "test" not in splits:
         warnings.append("There is no split test: nothing can be measured but on what is trained.")
     for name, split in splits.items():
-        share = split.shared or 0
-        if share >= 0.2:
-            warnings.append(f"{100 * share:.0f} % of the positives of {name} are in train: known documents.")
-        if split.twins:
-            warnings.append(f"Queries of {name} with a near-twin in train: {split.twins}; measures may be too high.")
+        if split.shared and split.shared >= 0.2:
+            share = f"{100 * split.shared:.0f} %"
+            warnings.append(f"{share} of the positives of {name} are in train: known documents.")
         if not split.pairs:
             warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
     if equal_documents:
@@ -167,28 +160,25 @@ def describe_collection(collection: Collection) -> Description:
     )
 
 
-def _split(collection: Collection, name: str, twins: Rows) -> SplitFacts:
+def _split(collection: Collection, name: str) -> SplitFacts:
+    """Count the judgements of a split, and those of documents that train has."""
     judged = collection.judgements(name)
-    queries, relevant = judged["query_id"].unique(), int(pc.sum(pc.greater(judged["relevance"], 0)).as_py() or 0)
-    shared, near = None, None
+    relevant = int(pc.sum(pc.greater(judged["relevance"], 0)).as_py() or 0)
+    shared = None
     if name != TRAIN and TRAIN in collection.qrels:
         shared = recurrence(collection, name) or 0.0
-        here, in_train = map(collection.query_rows, (queries, collection.judgements(TRAIN)["query_id"].unique()))
-        both = np.concatenate([twins, twins[:, ::-1]])
-        near = len(np.unique(both[np.isin(both[:, 0], here) & np.isin(both[:, 1], in_train), 0]))
-    return SplitFacts(len(queries), relevant, len(judged) - relevant, shared, near)
+    return SplitFacts(len(judged["query_id"].unique()), relevant, len(judged) - relevant, shared)
 
 
 def _lengths(table: pa.Table) -> tuple[tuple[int, int, int], int]:
-    """The words of texts with their titles: median, 95 of 100 have at most, most; and how many texts another equals."""
+    """Return the words of texts with their titles (median, 95 of 100 have at most, most), and how many repeat one."""
     columns = table.select([name for name in ("title", "text") if name in table.column_names])
-    rows = (row for batch in pieces(columns.to_batches()) for row in batch.to_pylist())
-    words, hashes = np.empty(len(table), np.int64), np.empty(len(table), np.uint64)
-    for at, row in enumerate(rows):
+    words, texts = np.empty(len(table), np.int64), set[int]()
+    for at, row in enumerate(row for batch in pieces(columns.to_batches()) for row in batch.to_pylist()):
         text = " ".join(filter(None, row.values()))
-        words[at], hashes[at] = len(text.split()), hash_of(text)
-    lengths = int(np.median(words)), int(np.percentile(words, 95)), int(words.max())
-    return lengths, len(table) - len(np.unique(hashes))
+        words[at] = len(text.split())
+        texts.add(hash(text))
+    return (int(np.median(words)), int(np.percentile(words, 95)), int(words.max())), len(table) - len(texts)
 
 
 def _short(text: str) -> str:

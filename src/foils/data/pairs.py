@@ -73,7 +73,6 @@ class Example(NamedTuple):
         return (*self.positives, *self.negatives)
 
 
-Chosen = Mapping[str, str]
 Names = Mapping[str, tuple[str, ...]]
 Roles = Sequence[tuple[str, ...]]
 ROLES: Names = {
@@ -126,7 +125,7 @@ class Columns:
     of_source: bool = False
 
     @classmethod
-    def of(cls, records: Records, chosen: Chosen, known: Names = ROLES, needed: Roles = OF_PAIRS) -> Columns:
+    def of(cls, records: Records, chosen: Mapping[str, str], known: Names = ROLES, needed: Roles = OF_PAIRS) -> Columns:
         """Tell the columns of a table.
 
         Args:
@@ -140,41 +139,31 @@ class Columns:
             InputError: a chosen column that there is not, or something that no column can be.
             FormatError: nothing of what is needed, or several columns that could be one.
         """
-        columns, where, of_source = records.columns, records.where, known is OF_SOURCE
+        columns, where = records.columns, records.where
         chosen_names = [name for name in chosen.values() if name]
-        unknown = [role for role in chosen if role not in known]
-        if unknown:
-            raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(known)}")
-        missing = [name for name in chosen_names if name not in columns]
-        if missing:
-            raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
+        wrong = [f"{role}={name}" for role, name in chosen.items() if role not in known or name not in (*columns, "")]
+        if wrong:
+            expected = f"expected one of {', '.join(known)} to be one of its columns {', '.join(columns)}"
+            raise InputError(f"{where}: {spelled('columns')} {', '.join(wrong)}; {expected}")
         free = {name: plain(name) for name in columns if name not in chosen_names}
         names = {role: tuple(name for name in free if free[name] in usual) for role, usual in known.items()}
         if "negative" in known:
-            numbered = sorted(name for name in free if NEGATIVE.fullmatch(free[name]))
-            names["negative"] += tuple(sorted(numbered, key=len))
+            numbered = [name for name in free if NEGATIVE.fullmatch(free[name])]
+            names["negative"] += tuple(sorted(numbered, key=lambda name: (len(name), name)))
         names |= {role: (name,) if name else () for role, name in chosen.items()}
         for role, fitting in names.items():
-            if len(fitting) > 1 and role != "negative" and not of_source:
+            if len(fitting) > 1 and role != "negative" and known is not OF_SOURCE:
                 advice = f"say which one is: {spelled('columns')} {role}={fitting[0]}"
                 raise FormatError(f"columns {' and '.join(fitting)} could each be the {role}; {advice}", where)
         for roles in needed:
             if roles[0] in known and not any(names[role] for role in roles):
-                problem = f"no column is known as {' or '.join(roles)}; the columns are"
+                listed = ", ".join(map(repr, columns))
+                problem = f"no column is known as {' or '.join(roles)}; the columns are {listed:.150}"
                 advice = f"give one such a name ({', '.join(known[roles[0]])})"
                 if needed is OF_PAIRS:
                     advice += f", or say {spelled('columns', 'query=…,positive=…')}"
-                problem = f"{problem} {', '.join(map(repr, columns)):.150}; {advice}"
-                raise FormatError(problem, where, 1 if records.files else None)
-        return cls(names, of_source)
-
-    def examples(self, records: Records, complaints: Complaints) -> Iterator[tuple[int, Example]]:
-        """Yield (line, what a record says); what is wrong in others is added to the complaints."""
-        for line, fields in records.counted("pairs", complaints):
-            try:
-                yield line, self.example(fields)
-            except InputError as error:
-                complaints.add(str(error), line)
+                raise FormatError(f"{problem}; {advice}", where, 1 if records.files else None)
+        return cls(names, known is OF_SOURCE)
 
     def example(self, fields: Fields) -> Example:
         """Return what a record says.
@@ -184,14 +173,14 @@ class Columns:
         """
         values = {role: self.values(fields, role) for role, names in self.names.items() if names}
         first = {role: listed[0] for role, listed in values.items() if listed}
-        if not self.of_source:
-            self._check_pair(fields, values)
-        elif not {"query", "query_id"} & first.keys():
+        for role, listed in values.items():
+            wrong = role in ONE and len(listed) > 1 if listed else role in NEEDED
+            if wrong and not self.of_source:
+                raise self._wrong(role, fields.get(self.names[role][0]), READ_AS[role][1])
+        if self.of_source and not {"query", "query_id"} & first.keys():
             raise InputError("the record has neither a query nor the id of one")
         positives, negatives = values.get("positive", []), values.get("negative", [])
         doc_id, title = first.get("doc_id"), first.get("title")
-        if doc_id is not None and len(positives) > 1:
-            raise InputError(f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives")
         if doc_id or title:
             positives = [each._replace(doc_id=doc_id or each.doc_id, title=title or each.title) for each in positives]
         scores = values.get("neg_scores") or None
@@ -209,13 +198,6 @@ class Columns:
             grade=first.get("score", 1),
             split=first.get("split", ""),
         )
-
-    def _check_pair(self, fields: Fields, values: Mapping[str, list[Any]]) -> None:
-        for role, listed in values.items():
-            wrong = len(listed) > 1 and role in ONE if listed else role in NEEDED
-            if wrong or (role in ("positive", "negative") and not all(each.whole for each in listed)):
-                raw = [fields.get(name) for name in self.names[role]]
-                raise self._wrong(role, raw[0] if len(raw) == 1 else raw, READ_AS[role][1])
 
     def values(self, fields: Fields, role: str, readers: Readers | None = None) -> list[Any]:
         """Return what the columns of a role say.
@@ -304,11 +286,6 @@ def text_id(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def hash_of(text: str) -> int:
-    """Return a 64-bit hash of a text (BLAKE2b)."""
-    return int(text_id(text), 16)
-
-
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
 
 
@@ -372,7 +349,6 @@ class _PairReader:
         # a data set of one split says nothing about what to test on
         names = map(split_name, parts) if len(parts) > 1 else [split]
         self.tables = [(each, Columns.of(each, chosen), name) for each, name in zip(parts.values(), names, strict=True)]
-        self.where = self.tables[0][0].where
         if corpus is not None:
             of_corpus = {role: name for role, name in chosen.items() if role in OF_CORPUS and name in corpus.columns}
             self.tables.insert(0, (corpus, Columns.of(corpus, of_corpus, OF_CORPUS), ""))
@@ -395,41 +371,46 @@ class _PairReader:
         """Yield the documents of a table that are new, and note queries and pairs."""
         records, columns, split_of_table = self.tables[at]
         complaints, begin, of_pairs = Complaints(records.where), len(self._pairs), "query" in columns.names
-        for line, record in columns.examples(records, complaints):
-            query = self._query(record, split_of_table, complaints, line) if of_pairs else -1
-            for place, each in enumerate(record.documents):
-                identifier, new = self._identifier(each, of_pairs, complaints, line), len(self._documents)
-                row = self._documents.setdefault(identifier, new)
-                if row == new:
-                    yield identifier, each.title, each.text
-                if of_pairs and place < len(record.positives):
-                    self._pairs.extend((query, row, record.grade, at, line))
+        for line, fields in records.counted("pairs", complaints):
+            with complaints.at(line):
+                record = columns.example(fields)
+                query = self._query(record, split_of_table) if of_pairs else -1
+                for place, document in enumerate(record.documents):
+                    identifier, new = self._identifier(document, of_pairs), len(self._documents)
+                    row = self._documents.setdefault(identifier, new)
+                    if row == new:
+                        yield identifier, document.title, document.text
+                    if of_pairs and place < len(record.positives):
+                        self._pairs.extend((query, row, record.grade, at, line))
         complaints.raise_if_any()
         if of_pairs and len(self._pairs) == begin:
             what = "in this split; leave it out" if split_of_table else "in it; expected at least one record"
             raise FormatError(f"no pairs {what}", records.where)
 
-    def _query(self, record: Example, split_of_table: str, complaints: Complaints, line: int) -> int:
+    def _query(self, record: Example, split_of_table: str) -> int:
         """Return the row of a record's query, and note its text and split."""
         split = split_of_table or (record.split and split_name(record.split))
+        if split and not SPLIT_NAME.fullmatch(split):
+            raise InputError(f"a split called {split!r:.60}; expected letters, digits, blanks, . _ -")
         query_id = record.query_id or text_id(record.query)
-        noted = (len(self._queries), record.query, split)
-        row, text, before = self._queries.setdefault(query_id, noted)
+        row, text, before = self._queries.setdefault(query_id, (len(self._queries), record.query, split))
         if text != record.query:
-            complaints.add(f"the query {query_id!r} has another text before", line)
-        elif before != split:
-            complaints.add(f"the query {text[:60]!r} is in {before} and in {split}; give it one split", line)
+            raise InputError(f"the query {query_id!r} has another text before")
+        if before != split:
+            raise InputError(f"the query {text[:60]!r} is in {before} and in {split}; give it one split")
         return row
 
-    def _identifier(self, document: Passage, of_pairs: bool, complaints: Complaints, line: int) -> str:
+    def _identifier(self, document: Passage, of_pairs: bool) -> str:
         """Return the id of a document: its own, that of its text in the corpus, or a hash of its text."""
         identifier, title, text = document.doc_id, document.title, document.text
         whole = f"{title}\x1f{text}" if title else text
         if identifier is None:
             return self._id_of_text.get(text_id(document.whole)) or text_id(whole)
-        text_hash = hash_of(whole)
+        if not whole:
+            raise InputError(f"the document {identifier!r} has no text; give each its text")
+        text_hash = hash(whole)
         if self._text_of_id.setdefault(identifier, text_hash) != text_hash:
-            complaints.add(f"the document {identifier!r} has another text before", line)
+            raise InputError(f"the document {identifier!r} has another text before")
         if not of_pairs:
             for key in (document.whole, text):
                 self._id_of_text.setdefault(text_id(key), identifier)
@@ -439,30 +420,26 @@ class _PairReader:
         """Return the judgements by split, of the pairs that were noted, each once, as they first come.
 
         Raises:
-            FormatError: a pair with two relevances, by line; a split's name that cannot be one, or
-                queries without a split where others have one.
+            FormatError: a pair with two relevances, by line; queries without a split where others have one.
         """
         query_rows, doc_rows, grades, tables, lines = np.asarray(self._pairs, np.int64).reshape(-1, 5).T
         first = PairIndex(query_rows, doc_rows).first
-        _, texts, splits = map(list, zip(*self._queries.values(), strict=True))
-        wrong = np.flatnonzero(grades != grades[first])
-        if len(wrong):
-            at = wrong[0]
+        if (grades != grades[first]).any():
+            at = int(np.argmax(grades != grades[first]))
             problem = f"the pair has another relevance on line {lines[first[at]]}"
             raise FormatError(problem, self.tables[tables[at]][0].where, int(lines[at]))
-        odd = [name for name in dict.fromkeys(splits) if name and not SPLIT_NAME.fullmatch(name)]
-        if odd:
-            raise FormatError(f"a split called {odd[0]!r:.60}; expected letters, digits, blanks, . _ -", self.where)
+        _, texts, splits = map(list, zip(*self._queries.values(), strict=True))
         missing = splits.count("")
+        if 0 < missing < len(splits):
+            raise FormatError(
+                f"{missing} queries have no split, others have; give each one, or none", self.tables[-1][0].where
+            )
         if missing:
-            if missing < len(queries):
-                raise FormatError(f"{missing} queries have no split, others have; give each one, or none", self.where)
-            relevant = grades > 0
-            splits = split_queries(texts, query_rows[relevant], doc_rows[relevant])
+            splits = split_queries(texts, query_rows[grades > 0], doc_rows[grades > 0])
         kept, judged = np.flatnonzero(first == np.arange(len(first))), {}
-        of_pair = np.array(splits, object)[query_rows[kept]]
-        for name in sorted({*splits}, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name)):
-            rows = kept[of_pair == name]
+        split_of_pair = np.array(splits, object)[query_rows[kept]]
+        for name in [*SPLITS, *sorted({*splits} - {*SPLITS})]:
+            rows = kept[split_of_pair == name]
             if len(rows):
                 ids = take(queries["query_id"], query_rows[rows]), take(documents["doc_id"], doc_rows[rows])
                 table = pa.table([*ids, pa.array(grades[rows].astype(np.int32))], schema=QRELS)

@@ -23,10 +23,10 @@ from platform import python_version
 from types import ModuleType
 from typing import Annotated, Any, cast
 
-from foils.data.collection import Collection, Keep, build, checked_collection, fetching, judgement, row_sources
+from foils.data.collection import Collection, Keep, build, checked_collection, judgement, row_sources
 from foils.data.labels import LabelsLike, with_judgements
 from foils.data.pairs import parsed_columns, read_pairs
-from foils.data.records import ENDINGS, Complaints, Fields, Records, json_objects, numbered_lines, records_in
+from foils.data.records import ENDINGS, Complaints, Fields, Records, fetching, json_objects, numbered_lines, records_in
 from foils.data.splitting import SPLITS, USUAL, split_name
 from foils.data.tables import ArrowTable, DataSet
 from foils.data.tokens import near_pairs

@@ -11,10 +11,12 @@ import gzip
 import json
 import re
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -50,67 +52,57 @@ class Complaints:
 
     def __init__(self, path: str | Path) -> None:
         self.path = path
-        self._found: list[tuple[int | None, str]] = []
+        self._noted: list[tuple[int | None, str]] = []
 
     def add(self, message: str, line: int | None = None) -> None:
         """Note one complaint."""
-        message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
-        self._found.append((line, message))
-        if len(self._found) >= 1000:
+        self._noted.append((line, message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"))
+        if len(self._noted) >= 1000:
             self.raise_if_any()
 
+    @contextmanager
+    def at(self, line: int) -> Iterator[None]:
+        """Note an InputError that is raised in the context as a complaint about this line."""
+        try:
+            yield
+        except InputError as error:
+            self.add(str(error), line)
+
     def raise_if_any(self) -> None:
-        """Raise a FormatError if anything was noted: the first in full, then the next few by line."""
-        if not self._found:
-            return
-        (line, message), *others = self._found
-        if others:
-            listed = [f"{self.path}:{at}: {text}" if at else text for at, text in others[:4]]
-            rest = f"\n(and {len(others) - len(listed)} more)" if len(others) > len(listed) else ""
-            message += "\n" + "\n".join(listed) + rest
-        raise FormatError(message, self.path, line)
+        """Raise a FormatError if anything was noted: the first, then the next four with their lines."""
+        if self._noted:
+            (line, message), *others = self._noted
+            listed = [message, *(f"{self.path}:{at}: {text}" if at else text for at, text in others[:4])]
+            if len(others) > 4:
+                listed.append(f"(and {len(others) - 4} more)")
+            raise FormatError("\n".join(listed), self.path, line)
 
 
-def open_binary(path: str | Path) -> IO[bytes]:
+@contextmanager
+def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file for reading bytes, unpacking gzip where the file is gzip (by its first bytes).
 
     Raises:
-        InputError: there is no such file, or it may not be read.
-    """
-    return cast("IO[bytes]", gzip.open(path)) if magic(path, 2) == b"\x1f\x8b" else Path(path).open("rb")
-
-
-def magic(path: str | Path, size: int) -> bytes:
-    """Return the first bytes of a file as they are, by which its kind is known.
-
-    Raises:
-        InputError: there is no such file, or it may not be read.
+        InputError: there is no such file.
+        FormatError: it may not be read, or what is read of it is damaged.
     """
     try:
         with existing_file(path).open("rb") as opened:
-            return opened.read(size)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+            packed = opened.peek(2).startswith(b"\x1f\x8b")
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=opened)) if packed else opened
+    except DAMAGE as error:
+        raise FormatError(f"cannot be read ({error}); get the file again", path) from error
 
 
-def _unpacked(path: str | Path) -> Iterator[bytes]:
-    """Yield a text file's bytes, unpacked, in pieces."""
-    with open_binary(path) as opened:
-        try:
-            while piece := opened.read(PIECE):
-                yield piece
-        except DAMAGE as error:
-            raise FormatError(f"damaged data ({error}); get the file again", path, 1) from error
-
-
-def first_character(path: Path) -> str:
-    """Return the first character of a text file that is no white space, "" where its first 64 KiB have none.
+def beginning(path: Path) -> bytes:
+    """Return the first 64 KiB of a file, unpacked, without a byte order mark and white space before them.
 
     Raises:
-        InputError: there is no such file, or it may not be read.
-        FormatError: it is damaged.
+        InputError: there is no such file.
+        FormatError: it may not be read, or is damaged.
     """
-    return next(_unpacked(path), b"")[: 1 << 16].decode("utf-8-sig", "replace").lstrip()[:1]
+    with open_binary(path) as opened:
+        return opened.read(1 << 16).removeprefix(BOM_UTF8).lstrip()
 
 
 def whole_text(path: str | Path) -> str:
@@ -123,14 +115,15 @@ def whole_text(path: str | Path) -> str:
         InputError: there is no such file, or it may not be read.
         FormatError: it is damaged, too long, or not UTF-8, with the line; or a text in it is above 64 MiB.
     """
-    raw, most, unquoted = bytearray(), memory.budget(), 0
-    for piece in _unpacked(path):
-        raw += piece
-        unquoted = len(piece) - piece.rfind(b'"') if b'"' in piece else unquoted + len(piece)
-        if unquoted > LONGEST_LINE:
-            raise FormatError(f"a text of more than {LONGEST_LINE >> 20} MiB; cut it", path)
-        if len(raw) > most:
-            raise FormatError(f"more than {most >> 20:,} MiB; save it as JSON lines, or set FOILS_MEMORY to more", path)
+    raw, most = bytearray(), memory.budget()
+    with open_binary(path) as opened:
+        while piece := opened.read(PIECE):
+            raw += piece
+            if len(raw) - raw.rfind(b'"') > LONGEST_LINE:
+                raise FormatError(f"a text of more than {LONGEST_LINE >> 20} MiB; cut it", path)
+            if len(raw) > most:
+                problem = f"more than {most >> 20:,} MiB"
+                raise FormatError(f"{problem}; save it as JSON lines, or set FOILS_MEMORY to more", path)
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -182,15 +175,10 @@ def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[i
 def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
     """Yield (1-based number, text without its end) for each line; otherwise as `numbered_lines`."""
     with open_binary(path) as opened:
-        number = 0
-        while True:
-            try:
-                raw = opened.readline(LONGEST_LINE + 1)
-            except DAMAGE as error:
-                raise FormatError(f"damaged data ({error}); get the file again", path, number + 1) from error
+        for number in count(1):
+            raw = opened.readline(LONGEST_LINE + 1)
             if not raw:
                 return
-            number += 1
             if len(raw) > LONGEST_LINE:
                 raise FormatError(f"a line of more than {LONGEST_LINE >> 20} MiB; cut its text", path, number)
             try:
@@ -286,7 +274,7 @@ def listed_rows(source: Any) -> list[Fields] | None:
         return None
     if all(type(row) is dict for row in source):  # the splits of a data set are a subclass
         return list(source)
-    if not all(isinstance(row, tuple) and all(each is None or isinstance(each, str) for each in row) for row in source):
+    if not all(isinstance(row, tuple) for row in source):
         return None
     widths = {len(row) for row in source}
     if len(widths) > 1 or min(widths) < 2:
@@ -301,8 +289,6 @@ def arrow_table(source: Any) -> pa.Table:
     Raises:
         InputError: it is none of these.
     """
-    if isinstance(source, pa.Table):
-        return source
     try:
         rows = listed_rows(source)
         if rows is not None:
@@ -321,21 +307,19 @@ def arrow_table(source: Any) -> pa.Table:
 def table_form(path: Path) -> str:
     """Return which table a file is, as the ending of its form; empty: it is none.
 
-    Texts may be gzipped. Parquet is told by its first bytes, CSV and TSV by the ends of their
-    names, JSON by either.
+    Texts may be gzipped. CSV and TSV are known by the ends of their names, Parquet and JSON by
+    their first bytes, too.
 
     Raises:
-        InputError: there is no such file, or it may not be read.
-        FormatError: it is damaged, or called Parquet and is none.
+        InputError: there is no such file.
+        FormatError: it may not be read, or is damaged.
     """
-    if magic(path, 4) == b"PAR1":
+    begin, ending = beginning(path), Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending == ".parquet" or begin.startswith(b"PAR1"):
         return ".parquet"
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending == ".parquet":
-        raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
     if ending in DELIMITERS:
         return ending
-    return ".json" if ending in ENDINGS or first_character(path) in ("{", "[") else ""
+    return ".json" if ending in ENDINGS or begin.startswith((b"{", b"[")) else ""
 
 
 def records_of(source: Any) -> Records:
@@ -370,10 +354,27 @@ def records_of(source: Any) -> Records:
     return Records(type(source).__name__, tuple(table.column_names), lambda _: _rows(table.to_batches()))
 
 
+@contextmanager
+def fetching(where: str) -> Iterator[None]:
+    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
+        problem = f"{type(error).__name__}: {str(error).strip():.300}".partition("\n")[0]
+        raise InputError(f"cannot read {where} ({problem}); check the name, the network, HF_HUB_OFFLINE") from error
+
+
 def records_in(where: str, rows: Iterable[Fields], files: tuple[Path, ...] = ()) -> Records:
-    """Return records that are there already, counted from 1; their columns are those of a list."""
+    """Return records of rows that a list or another library has, counted from 1; their columns are those of a list."""
+
+    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+        with fetching(where):
+            yield from enumerate(rows, start=1)
+
     names = dict.fromkeys(key for row in rows for key in row) if isinstance(rows, list) else ()
-    return Records(where, tuple(names), lambda _: enumerate(rows, start=1), files)
+    return Records(where, tuple(names), read, files)
 
 
 def parts_of(source: Any) -> dict[str, Records]:
@@ -439,11 +440,10 @@ def _delimited(path: Path, by_name: str) -> Records:
 
 
 def _json(path: Path) -> Records:
-    if first_character(path) == "[":
+    if beginning(path).startswith(b"["):
         listed = whole_json(path)
-        wrong = {type(each).__name__ for each in listed} - {"dict"}
-        if wrong:
-            raise FormatError(f"expected a list of JSON objects, found {', '.join(sorted(wrong))} in it", path)
+        if not all(isinstance(each, dict) for each in listed):
+            raise FormatError("expected a list of JSON objects; something in it is none", path)
         return records_in(f"{path} (record)", listed, (path,))
     complaints = Complaints(path)
     first = islice(json_objects(path, complaints), 1_000)  # records whose keys are the columns

@@ -202,11 +202,10 @@ def _read(source: Any, name: str, collection: Collection) -> Negatives:
     rows = _SourceRows(collection)
     for records in parts.values():
         complaints = Complaints(records.where)
-        for line, example in Columns.of(records, columns, OF_SOURCE, NEEDED).examples(records, complaints):
-            try:
-                rows.add(example)
-            except InputError as error:
-                complaints.add(str(error), line)
+        of_source = Columns.of(records, columns, OF_SOURCE, NEEDED)
+        for line, fields in records.counted("pairs", complaints):
+            with complaints.at(line):
+                rows.add(of_source.example(fields))
         complaints.raise_if_any()
     return rows.negatives(name, str(first.files[0]) if first.files else "table")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
@@ -64,27 +65,24 @@ def split_queries(
         shares: of the queries in train, dev and test; they sum to 1. Default: `split_sizes`.
     """
     shares = shares or split_sizes(len(texts))
-    of_words, of_text = np.empty(len(texts), np.int64), bytearray()
-    for row, text in enumerate(texts):
-        of_words[row] = hash(frozenset(comparable(text)))  # compared in this process alone
-        of_text += blake2b(text.encode(), digest_size=16).digest()
-    _, first, inverse = np.unique(of_words, return_index=True, return_inverse=True)
+    # compared in this process alone
+    words = np.fromiter((hash(frozenset(comparable(text))) for text in texts), np.int64, len(texts))
+    _, first, inverse = np.unique(words, return_index=True, return_inverse=True)
     equal = np.stack([np.arange(len(texts)), first[inverse]], axis=1)
     edges = np.concatenate([equal, twin_pairs(texts, query_rows, doc_rows)])
     joined = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), shape=(len(texts), len(texts)))
-    group = connected_components(joined, directed=False)[1]
-    sizes, rows = np.bincount(group), dict[int, int]()
-    for row, number in enumerate(group.tolist()):
-        if number not in rows or texts[row] < texts[rows[number]]:
-            rows[number] = row
-    begins = [rows[number] for number in range(len(sizes))]
-    free = {name: round(share * len(texts)) for name, share in zip(SPLITS, shares, strict=True) if name != "train"}
-    chosen = ["train"] * len(sizes)
-    for number in np.argsort(np.frombuffer(of_text, ">u8")[::2][begins]).tolist():
-        chosen[number] = next((name for name in ("test", "dev") if sizes[number] <= free[name]), "train")
-        if chosen[number] != "train":
-            free[chosen[number]] -= int(sizes[number])
-    return [chosen[number] for number in group.tolist()]
+    group = connected_components(joined, directed=False)[1].tolist()
+    sizes, first_texts = Counter(group), dict[int, str]()
+    for number, text in zip(group, texts, strict=True):
+        first_texts[number] = min(text, first_texts.get(number, text))
+    hashes = {number: blake2b(text.encode(), digest_size=16).digest() for number, text in first_texts.items()}
+    free = {"test": round(shares[2] * len(texts)), "dev": round(shares[1] * len(texts))}
+    chosen = dict[int, str]()
+    for number in sorted(hashes, key=hashes.__getitem__):
+        chosen[number] = next((name for name in free if sizes[number] <= free[name]), "train")
+        if chosen[number] in free:
+            free[chosen[number]] -= sizes[number]
+    return [chosen[number] for number in group]
 
 
 def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.int64]:
@@ -158,29 +156,25 @@ def with_three_splits(collection: Collection) -> Collection:
     Raises:
         InputError: no judgement at all, or splits of which none is called train.
     """
-    missing = [name for name in SPLITS if name not in collection.qrels]
-    if not missing:
-        return collection
     splits = collection.splits
-    whole = "train" if "train" in splits else splits[0] if len(splits) == 1 else ""
-    if not whole:
+    if {*SPLITS} <= {*splits}:
+        return collection
+    if TRAIN not in splits and len(splits) != 1:
         raise InputError(f"splits of {collection.name}: {splits}; expected a split 'train', or one split alone")
-    if whole != "train":
-        missing = list(SPLITS)
-    shares = split_sizes(len(collection.known_positives))
-    kept = [share if name in missing or name == "train" else 0.0 for name, share in zip(SPLITS, shares, strict=True)]
-    kept[0] = 1 - kept[1] - kept[2]
+    whole = TRAIN if TRAIN in splits else splits[0]
+    kept = {name: table for name, table in collection.qrels.items() if name != whole}
+    usual = dict(zip(SPLITS, split_sizes(len(collection.known_positives)), strict=True))
+    dev, test = (0.0 if name in kept else usual[name] for name in ("dev", "test"))
+    shares = [1 - dev - test, dev, test]
     positives, table = collection.positives(whole), collection.qrels[whole]
     query_rows, doc_rows = positives.pairs()
     texts = collection.query_texts(positives.query_rows)
-    chosen = split_queries(texts, positives.places(query_rows), doc_rows, kept)
-    named = np.array([*chosen, "train"])  # the last: queries without positives
-    of_row = named[positives.places(collection.query_rows(table["query_id"]))]
-    qrels = {name: each for name, each in collection.qrels.items() if name != whole}
-    qrels |= {name: table.filter(pa.array(of_row == name)) for name in {"train", *missing}}
-    ordered = {name: qrels[name] for name in dict.fromkeys([*SPLITS, *qrels])}
-    digest = blake2b(f"{collection.digest} {kept}".encode(), digest_size=16).hexdigest()
-    return replace(collection, qrels=ordered, digest=digest)
+    chosen = split_queries(texts, positives.places(query_rows), doc_rows, shares)
+    split_of = np.array([*chosen, TRAIN])  # the last: of queries without positives
+    split_of_row = split_of[positives.places(collection.query_rows(table["query_id"]))]
+    qrels = {name: kept.get(name, table.filter(pa.array(split_of_row == name))) for name in SPLITS}
+    digest = blake2b(f"{collection.digest} {shares}".encode(), digest_size=16).hexdigest()
+    return replace(collection, qrels=qrels | kept, digest=digest)
 
 
 def recurrence(collection: Collection, split: str, train: str = TRAIN) -> float | None:
