@@ -67,9 +67,8 @@ class Collection:
             an answer to it (`identical`).
         columns: what a column is -> its name, as they were given for the pairs that it was made of;
             a source that has all of these columns is read by the same names.
-
         read_as: what the columns of the pairs that it was made of were read as, in words; empty: it
-        is not of pairs.
+            is not of pairs.
 
     Made by `load_collection`, or `Collection.from_dicts`.
     """
