@@ -118,12 +118,9 @@ class Collection:
             split: [judgement(query, *each) for query, value in queries_of.items() for each in value.items()]
             for split, queries_of in qrels.items()
         }
-        rows = row_sources(
-            name,
-            ({"_id": key, "title": title, "text": text} for key, (title, text) in texts.items()),
-            ({"_id": key, "text": text} for key, text in queries.items()),
-            judged,
-        )
+        document_rows = ({"_id": key, "title": title, "text": text} for key, (title, text) in texts.items())
+        query_rows = ({"_id": key, "text": text} for key, text in queries.items())
+        rows = row_sources(name, document_rows, query_rows, judged)
         return build(name, (), partial(checked_collection, **rows))
 
     @property

@@ -226,19 +226,17 @@ def read_beir(name: str) -> Collection:
         raise InputError(f"{name}: no such folder or file; {LAYOUT}")
     texts = {file: path for file in FILES for path in (folder / f"{file}.gz", folder / file) if path.is_file()}
     packed_then_plain = (path for gz in (".gz", "") for path in (folder / "qrels").glob(f"[!.]*.tsv{gz}"))
-    judgement_files = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
+    judged = {path.name.partition(".tsv")[0]: path for path in packed_then_plain if path.is_file()}
     missing = [file for file in FILES if file not in texts]
-    if not judgement_files and (missing or (folder / "qrels").exists()):
+    if not judged and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
     if missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
     documents, queries = (Records(str(texts[file]), (), partial(json_objects, texts[file])) for file in FILES)
-    qrels = {
-        split: Records(str(path), (), partial(_judgements, path)) for split, path in sorted(judgement_files.items())
-    }
+    judged = dict(sorted(judged.items()))
+    qrels = {split: Records(str(path), (), partial(_judgements, path)) for split, path in judged.items()}
     make = partial(checked_collection, documents=documents, queries=queries, qrels=qrels)
-    files = (*texts.values(), *(judgement_files[split] for split in qrels))
-    return build(folder.resolve().name, ("beir", *files), make)
+    return build(folder.resolve().name, ("beir", *texts.values(), *judged.values()), make)
 
 
 def _judgements(path: Path, complaints: Complaints) -> Iterator[tuple[int, Fields]]:
@@ -306,12 +304,8 @@ def read_ir_datasets(name: str) -> Collection:
         for judged in part.qrels_iter():
             yield judgement(judged.query_id, judged.doc_id, getattr(judged, "relevance", None))
 
-    rows = row_sources(
-        f"ir_datasets:{name}",
-        document_rows(),
-        query_rows(),
-        {split: judgement_rows(part) for split, part in judged.items()},
-    )
+    qrels = {split: judgement_rows(part) for split, part in judged.items()}
+    rows = row_sources(f"ir_datasets:{name}", document_rows(), query_rows(), qrels)
     facts = ("ir_datasets", version("ir_datasets"), name)
     return build(name, facts, partial(checked_collection, **rows, lenient=True))
 
@@ -352,15 +346,11 @@ def read_hf(name: str) -> Collection | dict[str, Records]:
         qrels = next(((name, each) for each in ("qrels", "default") if each in configurations), (f"{name}-qrels", None))
         places = ((name, "corpus"), (name, "queries"), qrels)
         (corpus, queries, judged), files_of = zip(*(_hf_splits(datasets, *each) for each in places), strict=True)
-    names = list(map(split_name, judged))
-    # dev and validation, say: each keeps its own
-    names = names if len(set(names)) == len(names) else list(judged)
-    rows = row_sources(
-        f"hf:{name}",
-        chain.from_iterable(corpus.values()),
-        chain.from_iterable(queries.values()),
-        dict(zip(names, judged.values(), strict=True)),
-    )
+    documents, asked = (chain.from_iterable(splits.values()) for splits in (corpus, queries))
+    by_split = {split_name(split): rows for split, rows in judged.items()}
+    if len(by_split) < len(judged):  # dev and validation, say: each keeps its own name
+        by_split = dict(judged)
+    rows = row_sources(f"hf:{name}", documents, asked, by_split)
     facts = ("hf", name, *dict.fromkeys(chain(*files_of)))
     return build(Path(name).name, facts, partial(checked_collection, **rows, lenient=True))
 
