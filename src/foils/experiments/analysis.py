@@ -245,8 +245,7 @@ class StudyAnalysis(Result):
         if not self.leaderboard and self.reliability:
             return f"{NOTHING} no predictor is there for every source."
         if not self.leaderboard:
-            leads = (f"{cell.name}, two sources: {self.lead_sentence(cell.name)}" for cell in self.cells)
-            return f"{' '.join(leads)} Of two sources no τ is made: chance orders them right in half of cases."
+            return " ".join(f"{cell.name}: {self.lead_sentence(cell.name)}" for cell in self.cells)
         doubts = self.doubts()
         if doubts:
             table = "" if self.all_predictors else f" {spelled('all_predictors')} shows the table anyway."

@@ -120,16 +120,13 @@ def extent(task: Task, whole: Collection, *, seed: int, seconds: float = np.inf)
                 dev_documents = min(dev_documents, documents)
         timed = {"seconds_a_text": float(f"{text:.3g}")}
         reason = f"reading a text takes {1000 * text:.2g} ms; {seconds:.0f} s are left"
-    hard = f"the positives, the first {HARD} of BM25"
-    others = "for each query of dev and test, and random ones"
-    if documents < len(whole.documents):
-        among = f"{documents:,} of {len(whole.documents):,} documents"
-        reason += f"; test is measured among {among}: {hard} {others}"
     if queries["train"] < len(positives["train"]):
         reason += f"; {queries['train']:,} of {len(positives['train']):,} training queries are trained on"
+    if documents < len(whole.documents):
+        reason += f"; test is measured among {documents:,} of {len(whole.documents):,} documents"
     if dev_documents < len(whole.documents):
-        among = f"{dev_documents:,} documents or more"
-        reason += f"; dev is measured among {among}: {hard} and of the base {others}"
+        hard = f"positives, what BM25 and the base rank first for the queries of dev and test ({HARD} each)"
+        reason += f"; dev is measured among {dev_documents:,} or more: {hard}, and random ones"
     queries_of = {f"{name}_queries": count for name, count in queries.items()}
     return {"documents": documents, "dev_documents": dev_documents, **queries_of, **timed, "reason": reason}
 

@@ -113,7 +113,6 @@ class Tuning:
     device: str | None = None
     spent: float = 0.0
     warnings: list[str] = field(default_factory=list)
-    decision: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.given, self.seed = self.plan["given"], self.plan["given"]["seed"]
@@ -177,32 +176,30 @@ class Tuning:
         plain = plain_recipe(rows, model, replace(OPEN, lora=lora))
         steps, size = plain.steps_of(rows), plain.batch_size
         length = self.pairs.length_for(model, self.given.get("max_length"))
-        explained, late = f"what foils train does by default with {rows:,} rows", ""
+        usual, late = (steps, length.tokens), ""
         if self.limit < np.inf:
-            usual, data = (steps, length.tokens), self.plan["data"]
+            data = self.plan["data"]
             reading = data.get("seconds_a_text", 0.0) * data["documents"]
             room = PLAIN_SHARE * (self.left - 2 * reading * self.task.in_batch)  # two models read all
             seconds = self._seconds_a_step(model, size, length.tokens)
-            longest = length.tokens or 0
-            if steps * seconds > room and longest > SHORT and self.given.get("max_length") is None:
+            shortens = (length.tokens or 0) > SHORT and self.given.get("max_length") is None
+            if steps * seconds > room and shortens:
                 length = self.pairs.length_for(model, SHORT)
                 seconds = self._seconds_a_step(model, size, length.tokens)
             steps = min(steps, max(LEAST_STEPS, int(room / seconds)))
-            if (steps, length.tokens) != usual:
-                plain = plain_recipe(rows, model, replace(OPEN, lora=lora, steps=steps))
-                explained = f"what there is time for: by default foils train takes {usual[0]:,} with {rows:,} rows"
-                if length.tokens != usual[1]:
-                    explained += f", of {usual[1]} tokens"
             if steps * seconds > self.left:
-                late = f"the plain training takes about {steps * seconds / 60:.1f} minutes, more than is left, "
+                late = f"; it takes about {steps * seconds / 60:.1f} minutes, more than is left, "
                 late += "and is finished all the same"
-                self.say(late)
+        plain = plain_recipe(rows, model, replace(OPEN, lora=lora, steps=steps))
         rate = float(plain.learning_rate or 0) * (NEW_HEAD if self.fresh and lora is None else 1)
+        explained = f"what foils train does by default with {rows:,} rows"
+        if (steps, length.tokens) != usual:
+            explained = f"what there is time for: by default foils train takes {usual[0]:,} with {rows:,} rows"
         reason = f"{steps:,} steps at {rate:.2g}, {explained}"
         if length.tokens is not None:
             reason += f"; texts are cut after {length.tokens} tokens in training, {length.cut:.1%} of them"
         numbers = {"learning_rate": rate, "steps": steps, "batch_size": size, "max_length": length.tokens}
-        return {**numbers, "reason": "; ".join(filter(None, [reason, late]))}
+        return {**numbers, "reason": reason + late}
 
     def _seconds_a_step(self, model: Any, size: int, length: int | None) -> float:
         """Seconds of a step of the plain training: an encoder's timed, a reranker's from those of a pair."""
@@ -234,14 +231,14 @@ class Tuning:
     def _searched(self) -> Section:
         plain = self.plan["recipe"]
         epochs = MOST_EPOCHS * -(-len(self.pairs) // plain["batch_size"])
-        most = max(epochs, 4 * plain["steps"])
-        reason = "as long as dev rises and time is left: twice the steps, three times the learning rate, a third of it"
-        if self.task.in_batch:
-            reason += "; mined negatives, 1, 4 or 7 of a query, and such as the tuned model mines itself"
-        reason += "; then parts of the way back to the base, and the mean of the weights of the best. "
-        reason += "Another than the plain training is taken where it is better on dev by more than a standard "
-        reason += "error, by more still of several"
-        return {"trainings": MOST_TRAININGS, "most_steps": most, "reason": reason}
+        negatives = ", mined negatives, 1, 4 or 7 of a query" if self.task.in_batch else ""
+        reason = (
+            "while dev rises and time is left: twice the steps, three times the learning rate, a third of it"
+            f"{negatives}; then parts of the way back to the base, and the mean of the best weights. Another "
+            "than the plain training is taken where dev has it better by more than a standard error, by more still "
+            "of several"
+        )
+        return {"trainings": MOST_TRAININGS, "most_steps": max(epochs, 4 * plain["steps"]), "reason": reason}
 
     @cached_property
     def collection(self) -> Collection:
@@ -280,8 +277,7 @@ class Tuning:
             return {"source": "", "reason": "none: there is no time left to mine and to train on them"}
         belief = BeliefSettings(in_batch=self.plan["recipe"]["batch_size"] - 1, starts=self.task.init)
         key = {**self.of, "sources": list(SOURCES), "in_batch": belief.in_batch, "seed": self.seed}
-        self.decision = self.timed("decision", key, lambda: self._decided(belief))
-        return {name: self.decision[name] for name in ("source", "reason")}
+        return self.timed("decision", key, lambda: self._decided(belief))
 
     def _decided(self, belief: BeliefSettings) -> dict[str, Any]:
         collection, split = self.collection, "train"
@@ -291,10 +287,7 @@ class Tuning:
         mined = {name: self.mined(name, collection, split) for name in SOURCES}
         tables = {name: table for name, table in mined.items() if table.keep.any()}
         decision = decide(collection, tables, self.task.encoder, self.store, belief, split=split, seed=self.seed)
-        table = decision.table()
-        shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
-        reason = " ".join(decision.sentences)
-        return {"source": decision.source or "", "reason": reason, "table": shown}
+        return {"source": decision.source or "", "reason": " ".join(decision.sentences)}
 
     def mined(self, source: str, collection: Collection | None = None, split: str = "train") -> Negatives:
         """Return the negatives of one source: a method, and ranks counted from 0."""
@@ -514,11 +507,14 @@ class Tuning:
         read = partial(read_table, required=("query_id", "doc_id", "score", "rank"))
         return Run(kept(self.path(name.replace(" ", "-"), key, ".parquet"), read, write)[0], name)
 
-    def partner(self, part: Collection, split: str) -> Run:
-        """Return what the model is joined with: BM25's ranking or, of rerankers, what they rerank."""
+    def systems(self, model: Candidate, part: Collection, split: str) -> list[Run]:
+        """Return the ranking of the model after that of its partner: BM25 or, of rerankers, what they rerank."""
+        ranked = self.ranked(model, part, split)
         if isinstance(self.task, EncoderTask):
-            return bm25_run(part, split, depth=self.task.depth, lexical=self.lexical)
-        return replace(self.task.ranked(part, split), name=FIRST_STAGE)
+            partner = bm25_run(part, split, depth=self.task.depth, lexical=self.lexical)
+        else:
+            partner = replace(self.task.ranked(part, split), name=FIRST_STAGE)
+        return [partner, ranked] if partner.name != ranked.name and len(partner.table) else [ranked]
 
     def _fused(self, model: Candidate) -> tuple[float, Floats]:
         """The weight of the model beside its partner, and what both have on dev.
@@ -527,21 +523,11 @@ class Tuning:
         queries tell weights apart badly, and a model may be worse on dev than on queries to come
         (benchmarks/evidence/fused.py compares the rule).
         """
-        run, partner = self.ranked(model, self.dev, "dev"), self.partner(self.dev, "dev")
-        values = {
-            each: on_split(fuse_runs([partner, run], **Fusion("z", each).how), self.dev, "dev") for each in WEIGHTS
-        }
+        runs = self.systems(model, self.dev, "dev")
+        values = {each: on_split(together(runs, each), self.dev, "dev") for each in WEIGHTS}
         even = sorted(WEIGHTS, key=lambda each: (round(abs(each - 0.5), 9), -values[each].mean()))
         weight = even[plainest([values[each] for each in even])]
         return weight, values[weight]
-
-    def systems(self, model: Candidate, part: Collection, split: str, weight: float) -> list[Run]:
-        """Return the rankings of the partner, of the model and of both together, those of them that there are."""
-        ranked, partner = self.ranked(model, part, split), self.partner(part, split)
-        if partner.name == ranked.name or not len(partner.table):
-            return [ranked]
-        name = f"{partner.name} + {ranked.name}"
-        return [partner, ranked, fuse_runs([partner, ranked], name=name, **Fusion("z", weight).how)]
 
     def deploy(self, taken: Candidate) -> Section:
         """Choose on dev what is deployed, and the model's weight beside its partner: section [retriever].
@@ -550,10 +536,10 @@ class Tuning:
         the best one is not told apart from; the section has what each has on dev.
         """
         fuses = self.task.in_batch or bool(taken.members)  # no folder is written for a reranker that is kept
-        weight, runs = 1.0, self.systems(taken, self.dev, "dev", 1.0)[:2]
+        weight, runs = 1.0, self.systems(taken, self.dev, "dev")
         if fuses and len(runs) > 1:
             weight = self._fused(taken)[0]
-            runs = self.systems(taken, self.dev, "dev", weight)
+            runs.append(together(runs, weight))
         values = {run.name: on_split(run, self.dev, "dev") for run in runs}
         name = runs[plainest(list(values.values()))].name
         deploys = {TUNED: "model", self.label: "base"}.get(name, "both" if " + " in name else name)
@@ -568,8 +554,10 @@ class Tuning:
         collection, task = self.collection, self.task
         candidates, taken = self.explore()
         retriever = self.plan.decide("retriever", lambda: self.deploy(taken))
-        systems = self.systems(taken, collection, "test", retriever["weight"])
-        runs = [self.ranked(candidates[0], collection, "test"), *systems[1:2], *systems]  # shown in this order
+        systems = self.systems(taken, collection, "test")
+        runs = [self.ranked(candidates[0], collection, "test"), *systems[::-1]]  # shown in this order
+        if len(systems) > 1:
+            runs.append(together(systems, retriever["weight"]))
         if isinstance(task, RerankerTask) and task.first_stage != BM25:
             runs.append(bm25_run(collection, "test", depth=task.depth, lexical=self.lexical))
         runs = list({run.name: run for run in runs}.values())
@@ -586,8 +574,6 @@ class Tuning:
             base=self.base,
             taken=taken,
             candidates=tuple(candidates),
-            dev=retriever["dev"],
-            decision=self.decision,
             warnings=tuple(self.warnings),
         )
         if taken.members:
@@ -628,6 +614,11 @@ class Tuning:
     def say(self, message: str) -> None:
         """Tell how far it is."""
         log.info("tune, after %.0f s: %s", self.spent, message)
+
+
+def together(runs: Sequence[Run], weight: float) -> Run:
+    """Return the weighted ranking of a partner and a model, the model's weight given."""
+    return fuse_runs(runs, name=" + ".join(run.name for run in runs), **Fusion("z", weight).how)
 
 
 def on_split(run: Run, collection: Collection, split: str) -> Floats:

@@ -6,7 +6,7 @@ Each training, each mean of weights and each share of the way back to the base i
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from foils.experiments.plan import Plan
 from foils.experiments.tasks import BM25, FIRST_STAGE
 from foils.pages import Figure, Points, Section, render_page
 from foils.runtime.files import without_nan, write_text
-from foils.runtime.results import Result, Table, counted, number, p_value, with_ends
+from foils.runtime.results import Result, Table, counted, number, p_value
 from foils.statistics import Comparison
 
 Floats = npt.NDArray[np.float64]
@@ -226,8 +226,7 @@ def trials_table(candidates: Sequence[Candidate], taken: Candidate, measure: str
         shown = f"{number(each.mean, 4)} ± {standard_error(each.values):.4f}"
         rows.append((str(each), shown, difference, verdict))
     columns = ["training", f"{measure} on dev ± its error", "less what is taken", "why"]
-    marked = frozenset({list(candidates).index(taken)}) if taken in candidates else frozenset()
-    return Table("What was tried", columns, rows, marked=marked, words=frozenset({3}))
+    return Table("What was tried", columns, rows, words=frozenset({3}))
 
 
 MEASURE = "nDCG@10"
@@ -253,8 +252,6 @@ class Tuned(Result):
         base: what the tuned model is measured against: the model as it is, or a first stage's order.
         taken: the model that dev chose; without members the base.
         candidates: all that were tried, the base first, then the plain training.
-        dev: the measure on dev of each system that may be deployed.
-        decision: what the decision says of sources of negatives; empty: none was asked for.
         warnings: about the data and the training.
     """
 
@@ -266,14 +263,7 @@ class Tuned(Result):
     base: str
     taken: Candidate
     candidates: tuple[Candidate, ...] = field(repr=False)
-    dev: Mapping[str, float] = field(repr=False)
-    decision: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...]
-
-    @property
-    def brief(self) -> str:
-        """In one line."""
-        return f"{self.plan['given']['model']!r}: {'better' if self.better else 'kept'}, deploy {self.deploys}"
 
     @property
     def means(self) -> dict[str, float]:
@@ -284,6 +274,11 @@ class Tuned(Result):
     def retrieves(self) -> bool:
         """Whether it is an encoder, which searches with BM25; else a reranker."""
         return not self.plan["given"].get("reranker")
+
+    @property
+    def first_stage(self) -> str:
+        """What a reranker reranks; an encoder's partner is BM25."""
+        return str(self.plan["given"].get("first_stage") or BM25)
 
     @property
     def better(self) -> bool:
@@ -308,35 +303,27 @@ class Tuned(Result):
         return str(self.path / "model") if self.better else str(self.plan["given"]["model"])
 
     def compared(self, a: str, b: str) -> Comparison:
-        """Return how a system differs from another on test."""
-        for each in self.comparisons:
-            if (each.a, each.b) == (a, b):
-                return each
-            if (each.a, each.b) == (b, a):
-                return replace(each, a=a, b=b, difference=-each.difference, low=-each.high, high=-each.low)
+        """Return how a system differs from another on test, by the measure that decides."""
+        for each in self.evaluation.comparisons:
+            if each.measure == MEASURE and {each.a, each.b} == {a, b}:
+                turned = replace(each, a=a, b=b, difference=-each.difference, low=-each.high, high=-each.low)
+                return each if each.a == a else turned
         raise KeyError(f"{a} and {b} are not compared")
-
-    @property
-    def comparisons(self) -> list[Comparison]:
-        """How systems differ on test by the measure that decides."""
-        return [each for each in self.evaluation.comparisons if each.measure == MEASURE]
 
     @property
     def command(self) -> str:
         """The command that uses what is deployed."""
         if self.retrieves:
             return f"foils search {shlex.quote(str(self.path))}"
-        stage = str(self.plan["given"].get("first_stage") or BM25)
-        first = ["--run" if Path(stage).is_file() else "--model", stage]
-        words = ["foils", "evaluate", self.plan["given"]["collection"], *first, "--reranker", str(self.path)]
-        return shlex.join([*words, "--rerank-depth", "50"])
+        option = "--run" if Path(self.first_stage).is_file() else "--model"
+        words = ["foils", "evaluate", self.plan["given"]["collection"], option, self.first_stage]
+        return shlex.join([*words, "--reranker", str(self.path), "--rerank-depth", "50"])
 
     def words(self, system: str) -> str:
         """Return what a system of the test is called in a sentence."""
-        stage = self.plan["given"].get("first_stage") or BM25
+        partner = "BM25" if self.first_stage == BM25 else f"the order of {self.first_stage}"
+        names = {BM25: "BM25", FIRST_STAGE: partner, TUNED: "the tuned model", BASE: self.base}
         half = "the tuned model" if self.better else self.base
-        partner = "BM25" if self.retrieves or stage == BM25 else f"the order of {stage}"
-        names = {BM25: "BM25", TUNED: "the tuned model", BASE: self.base, FIRST_STAGE: f"the order of {stage}"}
         return names.get(system, f"{partner} and {half} together")
 
     @property
@@ -361,13 +348,8 @@ class Tuned(Result):
         sure, p = test.p_randomised < LEVEL, f"(p {p_value(test.p_randomised)})"
         if test.difference > 0:
             return f"{text}." if sure else f"{text}, which may be chance {p}."
-        on_dev = [f"{short(self.dev[each])} there" for each in (name,) if each in self.dev]
-        on_dev += [f"the other {short(self.dev[each])}" for each in (other,) if each in self.dev]
         doubt = "test disagrees" if sure else "test does not tell the two apart"
-        chose = "Dev chose it"
-        if self.dev.get(other, -1.0) > self.dev.get(name, 1.0):
-            chose = "Dev does not tell the two apart, and the simpler one was taken"
-        return f"{text}. {chose} ({', '.join(on_dev)}); {doubt} {p}."
+        return f"{text}. Dev chose it; {doubt} {p}."
 
     @property
     def training(self) -> str:
@@ -380,24 +362,17 @@ class Tuned(Result):
 
     def tables(self) -> list[Table]:
         """Return the measures on test, what was tried, and the plan; below the first is what to deploy."""
-        first = self.evaluation.tables()[0]
+        first, *differences = self.evaluation.tables()
         notes = [first.caption, self.sentence, self.training, *(f"Warning: {each}" for each in self.warnings)]
         proof = replace(first, caption="\n".join(filter(None, notes)))
-        rows = [
-            (f"{each.a} − {each.b}", with_ends(each.difference, each.low, each.high), p_value(each.p_randomised))
-            for each in self.comparisons
-        ]
-        pairs = Table("Differences on test", ["systems", MEASURE, "p (randomised)"], rows)
-        return [proof, pairs, trials_table(self.candidates, self.taken, MEASURE), *self.plan.tables()]
+        return [proof, *differences, trials_table(self.candidates, self.taken, MEASURE), *self.plan.tables()]
 
     @property
     def next(self) -> str:
         """What may be done next; test has been looked at."""
         if self.retrieves:
             return f'{self.command} --query "…"'
-        if self.better:
-            return self.command
-        return "give more pairs: nothing else helps as surely."
+        return self.command if self.better else "give more pairs: nothing else helps as surely."
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
@@ -405,15 +380,15 @@ class Tuned(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the texts."""
-        names = ("better", "deploys", "system", "sentence", "training", "model", "warnings", "base", "dev", "next")
+        names = ("better", "deploys", "system", "sentence", "training", "model", "warnings", "base", "next")
         value: dict[str, Any] = {
             **{name: getattr(self, name) for name in names},
+            "dev": self.plan["retriever"]["dev"],
             "base_dev": self.candidates[0].mean,
             "taken": self.taken.to_json(),
             "documents": {"searched": len(self.collection.documents), "all": self.documents},
             "plan": self.plan.sections,
             "trials": [each.to_json() for each in self.candidates],
-            "decision": self.decision.get("table"),
             "evaluation": self.evaluation.to_json(),
         }
         return dict(without_nan(value))
@@ -433,26 +408,21 @@ def interval(test: Comparison) -> str:
 def tune_page(tuned: Tuned) -> str:
     """Return the report of a tuning as HTML."""
     given, evaluation = tuned.plan["given"], tuned.evaluation
-    measures = list(evaluation.systems[0].means)
     groups: dict[str, Points] = {
-        system.name: {each: (system.means[each], *evaluation.intervals[system.name][each]) for each in measures}
+        system.name: {each: (mean, *evaluation.intervals[system.name][each]) for each, mean in system.means.items()}
         for system in evaluation.systems
     }
     caption = "Each measure of each system, with 95 % intervals of the means."
     figure = Figure(groups, "mean over the test queries", caption)
-    proof, pairs, *others = tuned.tables()
-    sections = [Section("Warnings", (), list(tuned.warnings))] if tuned.warnings else []
-    sections.append(Section("The proof", [figure, replace(proof, title="", caption=""), pairs]))
-    sections += [Section(table.title, [replace(table, title="")]) for table in others]
-    if decided := tuned.decision.get("table"):
-        shown = Table("", decided["columns"], decided["rows"], "What foils score says, before training.")
-        sections.append(Section("The sources of negatives", [shown]))
+    proof, *others = tuned.tables()
+    proved = [figure, replace(proof, title="", caption="")]
     return render_page(
         "What to deploy, and did the training make the model better?",
         subtitle=f"{given['collection']} · {given['model']} · {len(evaluation.systems[0].query_ids):,} test queries",
         verdict=tuned.sentence,
         sections=[
-            *sections,
+            Section("The proof", proved, [tuned.training, *tuned.warnings]),
+            *(Section(table.title, [replace(table, title="")]) for table in others),
             Section("What to do next", (), [tuned.next]),
             Section("How to read this", (), TUNE_READING, folded=True),
         ],
