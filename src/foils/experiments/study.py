@@ -42,9 +42,7 @@ from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import cache_place, digest_of, write_sealed
 from foils.runtime.options import Option, Settings, settings_of, settings_option, spelled
 from foils.scoring import ScoreSettings
-from foils.scoring.gates import WEIGHTINGS
-from foils.scoring.information import log_det, target_moments
-from foils.scoring.scores import Scores, gradient_norm, score_variance, source_eci
+from foils.scoring.scores import Scores
 from foils.statistics.measures import parse_measures, parsed_names
 
 if TYPE_CHECKING:
@@ -52,19 +50,13 @@ if TYPE_CHECKING:
 
 PREDICTORS: dict[str, str] = {
     "eci_sem": "ECI_sem, λ = 1",
-    "residual_only": "log det with weight 1 (Table 4)",
-    "gradient_weighted": "gradient-weighted log det (Table 4)",
-    "margin_hardness": "margin hardness (Table 4)",
     "eci": "ECI, margin of triplets, averaged over the data set first",
     "eci_per_query": "ECI, margin of triplets, per query",
-    "eci_arithmetic": "ECI, margin of triplets, with the arithmetic mean",
     "eci_list": "ECI, margin of lists, averaged over the data set first",
     "eci_list_per_query": "ECI, margin of lists, per query",
     "signal": "mean similarity of query and negative",
     "margin": "best positive less negative, mean over negatives",
     "margin_list": "best positive less hardest negative, mean over queries",
-    "gradient_norm": "estimated gradient norm (ECI eq. 11)",
-    "variance": "estimated score variance (ECI eq. 12)",
     "rho": "mean ρ",
     "eta": "mean η",
     "psi": "mean ψ",
@@ -306,26 +298,9 @@ def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[s
             of their own.
         worths: source → what the decision says of it (`foils.deciding.decide`).
     """
-    measured, tau = scores.measured, scores.settings.temperature
-    records = measured.records
-    targets = {target.name: target for target in records.targets(1)}
-    informations = {}
-    for name, weigh in WEIGHTINGS.items():
-        if name != "gated":
-            weights, listed = weigh(measured.similarities), list(targets.values())
-            informations[name] = target_moments(measured.geometry, weights, records.members, listed)
     by_source: dict[str, dict[str, float]] = {}
     for score in scores.sources:
-        target = targets[score.name]
-        values = {name: float(getattr(score, name)) for name in PREDICTORS if hasattr(score, name)}
-        values |= {name: log_det(moments[target.name].information()) for name, moments in informations.items()}
-        member = target.of(records.members)
-        record, s_n = records.record[member], measured.similarities.s_n[member]
-        old = source_eci(record, s_n, measured.best_positive, mean="arithmetic")
-        highest = float(np.maximum.reduceat(s_n, np.unique(record, return_index=True)[1]).mean())
-        values["eci_arithmetic"] = old.value
-        values["gradient_norm"] = gradient_norm(old.signal, old.negatives, tau)
-        values["variance"] = score_variance(highest, old.signal)
+        values = {name: float(getattr(score, name)) for name in PREDICTORS if name != "benefit"}
         values["benefit"] = worths[score.name].benefit
         by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
     return by_source

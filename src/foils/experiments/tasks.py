@@ -13,7 +13,7 @@ from foils.data.run import FUSED_DEPTH, Fusion
 from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.encoder import cross_encoder_digest, logits
-from foils.encode.models import DEFAULT_MODEL, STATIC, length_of, load_cross_encoder, load_model
+from foils.encode.models import length_of, load_cross_encoder, load_model
 from foils.evaluation import dense_run, first_documents, named_systems, rerank_run, runs_of
 from foils.runtime.files import cache_place, file_digest
 
@@ -158,9 +158,9 @@ class RerankerTask(_Model):
 
     @cached_property
     def encoder(self) -> SentenceEncoder:
-        """The first stage, where it is an encoder, its texts not cut; else all-MiniLM-L6-v2's word table."""
+        """The first stage, which is an encoder, its texts not cut."""
         how = EncoderSettings(device=self.device, trust_remote_code=self.trust_remote_code)
-        return load_encoder(self.first_stage if self._encodes else f"{STATIC}{DEFAULT_MODEL}", how)
+        return load_encoder(self.first_stage, how)
 
     @cached_property
     def fingerprint(self) -> str:
