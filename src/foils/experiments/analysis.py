@@ -254,14 +254,9 @@ class StudyAnalysis(Result):
         return (
             f"Half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}. Their "
             f"order is best foreseen by {best.predictor} ({PREDICTORS[best.predictor]}): mean τ "
-            f"{best.kendall:+.2f}, {best.worst:+.2f} in its worst cell. {self.chance_sentence}."
+            f"{best.kendall:+.2f}, {best.worst:+.2f} in its worst cell; in {100 * self.chance:.2g} % of random "
+            "orders of the sources one of the predictors does as well."
         )
-
-    @property
-    def chance_sentence(self) -> str:
-        """How often one of the predictors does as well as the best by chance."""
-        orders = f"{100 * self.chance:.2g} % of random orders of the sources"
-        return f"One of {len(self.leaderboard)} predictors does as well in {orders}"
 
     def doubts(self) -> list[str]:
         """Return why the order of the predictors says nothing; none where it does.
@@ -276,7 +271,8 @@ class StudyAnalysis(Result):
         elif self.ceiling < LEAST_CEILING:
             reasons.append(f"half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}")
         if not self.chance <= MOST_CHANCE:
-            reasons.append(self.chance_sentence.replace("One", "one", 1))
+            orders = f"{100 * self.chance:.2g} % of random orders of the sources"
+            reasons.append(f"one of {len(self.leaderboard)} predictors does as well in {orders}")
         return reasons
 
     def lead_sentence(self, name: str) -> str:
