@@ -29,8 +29,7 @@ from foils.runtime.options import Option, door, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table
 
-DEPTH = 10  # times the negatives per query: ranks that are looked at for the best ones
-DENSE = 10  # windows without a gap between them; deeper ones lie a fifth of their rank apart
+WINDOWS = 10  # of as many ranks as negatives per query, that are looked at for the best one
 
 
 @door(check=check_mining, needs=MINING_NEEDS)
@@ -75,7 +74,7 @@ def mine(
 
     if window.ranks != BEST:
         return mined(miner)
-    windows = {f"ranks {first}–{end}": (first, end) for first, end in windows_of(DEPTH * top, top)}
+    windows = {f"ranks {at * top}–{(at + 1) * top}": (at * top, (at + 1) * top) for at in range(WINDOWS)}
     sources = {}
     for name, (first, end) in windows.items():
         source = mined(replace(miner, ranks=(first, end)))
@@ -85,7 +84,7 @@ def mine(
         raise InputError(f"{len(sources)} windows of {top} ranks have negatives: lower {spelled('top')}")
     split, seed = window.split, window.seed
     decision = decide(loaded, sources, *models.encoder, split=split, seed=seed, candidates=list(sources))
-    best_of = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
+    best_of = {"depth": WINDOWS * top, "source": decision.source, "sentence": decision.sentence,
                "candidates": decision.to_json()["candidates"]}  # fmt: skip
     best = mined(replace(miner, ranks=windows[str(decision.source)]), best_of=best_of)
     return MinedOfBest.of(best, decision=decision, **{each.name: getattr(best, each.name) for each in fields(best)})
@@ -108,12 +107,3 @@ class MinedOfBest(Mined):
     def to_json(self) -> dict[str, Any]:
         """Return source, settings, counts and the decision."""
         return {**super().to_json(), "decision": self.decision.to_json()}
-
-
-def windows_of(end: int, size: int) -> list[tuple[int, int]]:
-    """Return windows of `size` ranks up to `end`, without gaps at first, then a fifth of their rank apart."""
-    windows, at = [], 0
-    while (at + 1) * size <= end:
-        windows.append((at * size, (at + 1) * size))
-        at += max(1, 2 * at // DENSE)
-    return windows

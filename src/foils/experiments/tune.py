@@ -396,18 +396,20 @@ class Tuning:
             model.save_pretrained(str(aside))
             seal_weights(aside)
 
+    def loaded(self, members: Sequence[Setting], share: float) -> Any:
+        """Return a model, made if need be; None for the base of an encoder, or a first stage's own order."""
+        if members:
+            return self.task.load(self.folder(members, share))
+        return None if self.task.in_batch or self.fresh else self.task.load()
+
     def measured(self, members: tuple[Setting, ...], share: float = 1.0) -> Candidate:
         """Make a model, unless that was done, and measure it on dev."""
         key = {**self.of, "dev": self.dev.digest, **self._made_of(members, share)}
 
         def make() -> dict[str, Any]:
-            begin, task, model = time.monotonic(), self.task, None
-            if members:
-                model = task.load(self.folder(members, share))
-            elif not task.in_batch and not self.fresh:
-                model = task.load()
+            begin, model = time.monotonic(), self.loaded(members, share)
             trained = time.monotonic()
-            values = on_split(task.ranked(self.dev, "dev", model, depth=DEPTH), self.dev, "dev")
+            values = on_split(self.task.ranked(self.dev, "dev", model, depth=DEPTH), self.dev, "dev")
             return {"values": values.tolist(), "training": trained - begin, "measuring": time.monotonic() - trained}
 
         facts = self.timed("trial", key, make)
@@ -499,9 +501,7 @@ class Tuning:
         key |= self._made_of(model.members, model.share)
 
         def write(path: Path) -> None:
-            loaded = None if task.in_batch or self.fresh else task.load()
-            if model.members:
-                loaded = task.load(self.folder(model.members, model.share))
+            loaded = self.loaded(model.members, model.share)
             write_table(path, task.ranked(part, split, loaded, store=self.vectors).table, {})
 
         read = partial(read_table, required=("query_id", "doc_id", "score", "rank"))
