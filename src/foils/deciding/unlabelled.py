@@ -83,10 +83,9 @@ class Pairs:
         """Return these pairs."""
         return Pairs(*(getattr(self, each.name)[rows] for each in fields(self)))
 
-    def features(self, resembling: bool) -> Float64s:
-        """(n, 3) what the classifiers see, or (n, 2) where no query has several positives to resemble."""
-        columns = [self.similarity, np.log1p(self.rank), self.resemblance]
-        return np.column_stack(columns if resembling else columns[:2])
+    def features(self) -> Float64s:
+        """(n, 3) what the classifiers see."""
+        return np.column_stack([self.similarity, np.log1p(self.rank), self.resemblance])
 
 
 @dataclass(frozen=True)
@@ -233,14 +232,12 @@ class Relevance:
         edges: (steps + 1,) of the steps of ranks.
         stands_for: (steps,) unlabelled pairs that one drawn in each step stands for.
         correction: (steps,) observed over expected labelled pairs, by step of ranks.
-        resembling: whether resemblance is known of any pair.
     """
 
     halves: tuple[Half, Half]
     edges: Float64s
     stands_for: Float64s
     correction: Float64s
-    resembling: bool
 
     @classmethod
     def fit(cls, survey: Survey, *, seed: int = 0) -> Relevance:
@@ -257,9 +254,7 @@ class Relevance:
         step, steps = _step(edges, unlabelled), len(edges) - 1
         counts = np.bincount(step, unlabelled.count, steps)
         stands_for = np.where(counts > 0, counts / np.maximum(np.bincount(step, minlength=steps), 1), 1.0)
-        resembling = bool(np.isfinite(labelled.resemblance).any())
-        halves = (_fitted(survey, 1, resembling, seed), _fitted(survey, 0, resembling, seed))
-        plain = cls(halves, edges, stands_for, np.ones(steps), resembling)
+        plain = cls((_fitted(survey, 1, seed), _fitted(survey, 0, seed)), edges, stands_for, np.ones(steps))
         seen = np.bincount(_step(edges, labelled), minlength=steps)
         expected = np.bincount(step, unlabelled.count * plain.ratio(unlabelled), minlength=steps)
         return replace(plain, correction=(seen + SMOOTHING) / (expected + SMOOTHING))
@@ -269,8 +264,7 @@ class Relevance:
         ratios, step = np.empty(len(pairs)), _step(self.edges, pairs)
         for half, (classifier, short) in enumerate(self.halves):
             if len(of := np.flatnonzero(pairs.record % 2 == half)):
-                seen = pairs.select(of).features(self.resembling)
-                logits = 0.0 if classifier is None else classifier.decision_function(seen)
+                logits = 0.0 if classifier is None else classifier.decision_function(pairs.select(of).features())
                 # Threads sum the classifier's gradients in any order, which changes the last of 16 digits.
                 ratios[of] = np.exp(np.round(np.clip(logits + short, -30, 30), 9))
         return ratios / self.stands_for[step] * self.correction[step]
@@ -306,7 +300,7 @@ def _step(edges: Float64s, pairs: Pairs) -> Rows:
     return np.clip(np.searchsorted(edges, pairs.rank, side="right") - 1, 0, len(edges) - 2)
 
 
-def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> Half:
+def _fitted(survey: Survey, half: int, seed: int) -> Half:
     """A classifier of labelled against drawn unlabelled pairs, of one half of the records."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -316,16 +310,16 @@ def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> Half:
         rows = np.flatnonzero(pairs.record % 2 == half)
         rows = rows if len(rows) else np.arange(len(pairs))
         chosen = np.sort(rng.permutation(rows)[:FITTED])
-        columns.append(pairs.select(chosen).features(resembling))
+        columns.append(pairs.select(chosen).features())
         each.append(len(rows) / max(1, len(chosen)))
     if min(len(part) for part in columns) < 2 * LEAF:
         return None, 0.0
     classifier = HistGradientBoostingClassifier(
-        max_iter=TREES, max_leaf_nodes=15, min_samples_leaf=LEAF, monotonic_cst=[1, -1, 1][: 2 + resembling],
+        max_iter=TREES, max_leaf_nodes=15, min_samples_leaf=LEAF, monotonic_cst=[1, -1, 1],
         l2_regularization=1.0, early_stopping=False, random_state=seed,
     )  # fmt: skip
     seen = np.concatenate(columns)
-    seen[:, np.isnan(seen).all(axis=0)] = 0.0  # known in the other half alone; no column may be empty
+    seen[:, np.isnan(seen).all(axis=0)] = 0.0  # no column may be empty: resemblance is known of nobody here
     fitted = classifier.fit(seen, np.repeat([1, 0], [len(part) for part in columns]))
     return fitted, float(np.log(each[0] / each[1]))
 
