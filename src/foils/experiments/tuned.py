@@ -415,13 +415,13 @@ def tune_page(tuned: Tuned) -> str:
     caption = "Each measure of each system, with 95 % intervals of the means."
     figure = Figure(groups, "mean over the test queries", caption)
     proof, *others = tuned.tables()
-    proved = [figure, replace(proof, title="", caption="")]
+    proof = replace(proof, title="", caption="")
     return render_page(
         "What to deploy, and did the training make the model better?",
         subtitle=f"{given['collection']} · {given['model']} · {len(evaluation.systems[0].query_ids):,} test queries",
         verdict=tuned.sentence,
         sections=[
-            Section("The proof", proved, [tuned.training, *tuned.warnings]),
+            Section("The proof", [figure, proof], [tuned.training, *tuned.warnings]),
             *(Section(table.title, [replace(table, title="")]) for table in others),
             Section("What to do next", (), [tuned.next]),
             Section("How to read this", (), TUNE_READING, folded=True),
