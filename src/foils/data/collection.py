@@ -615,7 +615,7 @@ class _Reader:
 
         def rows() -> Iterator[tuple[Any, ...]]:
             for line, record in source.counted(kind, complaints):
-                texts = [record.get(name) or "" for name in names]
+                texts = ["" if record.get(name) is None else record[name] for name in names]
                 values = tuple(map(text_field, (record.get("_id", record.get("id")), *texts)))
                 if None in values or not values[0] or not ("text" in record or any(texts)):
                     complaints.add(f"expected {', '.join(['_id', *names])} as text in valid Unicode, and an id", line)
