@@ -55,7 +55,6 @@ CONSTANTS = {  # what public constants are: they have no docstring that the refe
     "rating.ELO_PER_PROBIT": "Elo points of one probit (Thurstone).",
     "rating.LOGITS_PER_PROBIT": "Logits of one probit, on the scale of Elo points.",
     "rating.ESTIMATORS": "Estimators of ratings, by name.",
-    "rating.JUDGES": "Kinds of judges, by name.",
     "searching.FEEDBACK_DEPTH": "How many documents a first pass gives as feedback.",
     "searching.MEASURES": "Measures of an experiment where none are named.",
     "selection.RULES": "Rules of selection, by name.",

@@ -56,8 +56,8 @@ def _ratings() -> None:
     import choix
     from choix import lsr, mm, opt, utils
 
-    from foils.rating import Pairs, bradley_terry, deviance
-    from foils.rating.estimators import Ratings
+    from foils.rating import Pairs, bradley_terry
+    from foils.rating.estimators import BRADLEY_TERRY
 
     def pairs_of(items: int, data: Any) -> Pairs:
         first, second = np.array([*data], np.int64).reshape(-1, 2).T
@@ -76,9 +76,8 @@ def _ratings() -> None:
 
     def likelihood(data: Any, params: Any) -> float:
         pairs = pairs_of(len(params), data)
-        error = np.zeros(len(params))
-        known = Ratings("bradley-terry", np.asarray(params), error, error.astype(np.int64))
-        return -deviance(pairs, np.ones(len(pairs)), known) / 2
+        lead = np.asarray(params)[pairs.first] - np.asarray(params)[pairs.second]
+        return float(BRADLEY_TERRY.terms(lead, np.ones(len(pairs))).value.sum())
 
     mm.mm_pairwise = lsr.ilsr_pairwise = opt.opt_pairwise = choix.opt_pairwise = pairwise
     lsr.ilsr_pairwise_dense, utils.log_likelihood_pairwise = dense, likelihood

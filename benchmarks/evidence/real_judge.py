@@ -108,7 +108,6 @@ def main() -> None:
         "position bias": did.position_bias,
         "order bias, Elo": did.order_bias,
         "both orders agree, correlation": did.orders_agree,
-        "deviance explained": did.deviance_explained,
         "stopped": stopped,
     }
     tables = {

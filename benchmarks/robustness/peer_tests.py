@@ -34,7 +34,7 @@ PEERS = {
     ),
     "choix": (
         "choix",
-        "`foils.rating.bradley_terry`, `foils.rating.deviance`",
+        "`foils.rating.bradley_terry`",
         {
             "tests/test_mm.py": "mm_pairwise",
             "tests/test_lsr.py": "test_ilsr_pairwise",

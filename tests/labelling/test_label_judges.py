@@ -11,8 +11,9 @@ import pytest
 from label_world import oracle, relevant, source, world
 
 from foils import label
-from foils.labelling.doors import Labelled, LabelSheet, Pair, against_positive, by_language_model, judge_known, pairs_of
+from foils.labelling.doors import Labelled, LabelSheet, Pair, ask_program, judged_by, pairs_of
 from foils.llm import Client, RelevanceQuestions
+from foils.rating import PointwiseJudge
 from foils.runtime.errors import FormatError, InputError
 from llm_server import Reply, serving
 
@@ -45,15 +46,15 @@ def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> 
 
     with serving(answer) as server:
         client = Client("m", server.url, concurrency=1)
-        judge = by_language_model(RelevanceQuestions(client, tmp_path / "log"))
-        assert judge.judge(PAIRS) == [True, False, True]
+        judge = PointwiseJudge(RelevanceQuestions(client, tmp_path / "log"))
+        assert judged_by(judge, PAIRS) == [True, False, True]
         seen = len(server.seen)
-        again = by_language_model(RelevanceQuestions(client, tmp_path / "log"))
-        assert again.judge(PAIRS) == [True, False, True], "answers are kept"
+        again = PointwiseJudge(RelevanceQuestions(client, tmp_path / "log"))
+        assert judged_by(again, PAIRS) == [True, False, True], "answers are kept"
         assert len(server.seen) == seen
         (tmp_path / "own.txt").write_text("{query} ? {document}")
-        own = by_language_model(RelevanceQuestions(client, tmp_path / "log", tmp_path / "own.txt"))
-        assert own.judge(PAIRS[1:2]) == [False]
+        own = PointwiseJudge(RelevanceQuestions(client, tmp_path / "log", tmp_path / "own.txt"))
+        assert judged_by(own, PAIRS[1:2]) == [False]
         assert "Answer in JSON" in json.dumps(server.seen[-1]), "the form is explained"
     (tmp_path / "own.txt").write_text("{query} {positive}")
     with pytest.raises(FormatError, match="unknown slots positive"):
@@ -83,14 +84,15 @@ def keys_of(labelled: Labelled, name: str) -> list[str]:
 
 
 def test_answers_about_known_pairs() -> None:
-    collection, rule = world(), against_positive("judge:rule", Rule(misses=(1, 3)))
+    collection, rule = world(), Rule(misses=(1, 3))
 
     def counts(pairs: int) -> tuple[tuple[int, int], tuple[int, int]]:
         pool = pairs_of({"a": source("a", 1)})
         sheet = LabelSheet.of(None, collection, pool, pool.draw(1))
-        labels = judge_known(rule, sheet, collection.queries["query_id"], pairs=pairs, seed=0)
-        assert labels.to_json()["judges"] == {}, "these are no labels of negatives"
-        return labels.checks(rule.name)
+        ask_program(rule, "judge:rule", sheet, collection.queries["query_id"], checks=pairs, seed=0)
+        labels = sheet.labels()
+        assert labels.to_json()["judges"]["judge:rule"]["judged"] == 1, "the others are no labels of negatives"
+        return labels.checks("judge:rule")
 
     positives, others = counts(100)
     assert positives == (13, 15), "queries of odd numbers have a second positive to compare with the first"

@@ -8,7 +8,7 @@ from scipy.special import expit, log_expit, log_ndtr, ndtr
 from foils.rating import Judgements, Pairs, bradley_terry, regular_pairs, thurstone
 from foils.rating.estimators import order_biased
 from foils.rating.fitting import fit_ratings, moment
-from foils.rating.pairs import Showings, combined
+from foils.rating.pairs import Showings
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 LOG = {"thurstone": log_ndtr, "bradley-terry": log_expit}
@@ -129,7 +129,7 @@ def test_errors_of_lists_come_from_the_showings_and_more_pairs_claim_nothing(a_p
     slopes, errors = [], []
     for degree in (4, 6, 12, 18):
         pairs, answers, found, truth = lists(degree, a_place)
-        slope, coverage, error = slope_and_coverage(fit_ratings(pairs, answers, showings=found), truth, 20)
+        slope, coverage, error = slope_and_coverage(fit_ratings(pairs, found), truth, 20)
         assert coverage >= 0.9
         slopes.append(slope)
         errors.append(error)
@@ -145,7 +145,7 @@ def test_slopes_of_lists_do_not_fall_with_the_bias(degree):
 
     def measured(a_place: float):
         draws = (lists(degree, a_place, seed=seed) for seed in range(3))
-        return np.mean([slope_and_coverage(fit_ratings(p, a, showings=s), truth, 20) for p, a, s, truth in draws], 0)
+        return np.mean([slope_and_coverage(fit_ratings(p, s), truth, 20) for p, _, s, truth in draws], 0)
 
     unbiased = measured(0.0)[0]
     for a_place in (0.05, 0.1, 0.15):
@@ -158,19 +158,17 @@ def test_slopes_of_lists_do_not_fall_with_the_bias(degree):
 @pytest.mark.parametrize(("a_place", "beta"), [(0.0, 0.0), (0.1, 0.5), (0.15, 1.2)])
 def test_errors_of_an_ensemble_with_lists_come_from_the_showings_of_all(other, a_place, beta):
     for degree in (4, 18):
-        pairs, of_lists, shown, truth = lists(degree, a_place)
+        pairs, _, shown, truth = lists(degree, a_place)
         if other == "lists":
-            _, second, found, _ = lists(degree, a_place, seed=1, of=(truth, pairs))
+            _, _, found, _ = lists(degree, a_place, seed=1, of=(truth, pairs))
         else:
             lead, rng = truth.ravel()[pairs.first] - truth.ravel()[pairs.second], np.random.default_rng(1)
             f, b = ndtr(lead + beta), ndtr(-lead + beta)
             if other == "votes":
                 f, b = ((rng.random(len(p)) < p).astype(float) for p in (f, b))
-            second = found = Judgements(f, b)
+            found = Judgements(f, b)
         every = Showings.of_judges([shown, found])
-        slope, coverage, _ = slope_and_coverage(
-            fit_ratings(pairs, combined([of_lists, second]), showings=every), truth, 20
-        )
+        slope, coverage, _ = slope_and_coverage(fit_ratings(pairs, every), truth, 20)
         assert coverage >= 0.9
         assert slope > 0.7
 

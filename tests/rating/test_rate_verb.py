@@ -14,7 +14,7 @@ from foils.data import Negatives
 from foils.encode.opening import AT_128
 from foils.llm import Client, LLMSettings
 from foils.rating import QuestionSettings
-from foils.rating.session import JUDGES, JudgeKind, JudgeSettings, Opening
+from foils.rating.session import HEEDED, JudgeSettings, Opening, open_judge
 from foils.runtime.errors import FailureError, InputError
 from judging import listed
 from llm_server import Reply, serving
@@ -42,7 +42,9 @@ def folder(tmp_path, monkeypatch, beir_folder):
     documents, qrels = {key: ("", text) for key, text in LEVELS.items()}, {query: {"d7": 1} for query in QUERIES}
     made = beir_folder("small", documents=documents, queries=QUERIES, qrels={"train": qrels})
     listed([(query, f"d{i}") for query in QUERIES for i in range(7)]).write(made / "negatives.parquet")
-    monkeypatch.setitem(JUDGES, "levels", JudgeKind(lambda *_: LevelJudge()))
+    monkeypatch.setitem(HEEDED, "levels", frozenset())
+    opened = lambda judge, *more: LevelJudge() if judge == "levels" else open_judge(judge, *more)  # noqa: E731
+    monkeypatch.setattr("foils.rating.doors.open_judge", opened)
     return made
 
 

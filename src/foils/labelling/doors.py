@@ -7,13 +7,13 @@ import logging
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import IO, Annotated, Any, TypeGuard, cast
+from typing import IO, Annotated, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -26,11 +26,11 @@ from foils.data.records import DELIMITERS
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import Provenance, codes, column_or_nulls, provenance
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import LLMSettings, RelevanceQuestions, Usage
+from foils.llm import LLMSettings, Usage, announce
 from foils.pages import shortened
 from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask
-from foils.rating.judges import RELEVANCE
-from foils.rating.session import JudgeSettings, Opening
+from foils.rating.judges import RELEVANCE, questions_of
+from foils.rating.session import HEEDED, JudgeSettings, Opening
 from foils.rating.session import open_judge as open_compared
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import LABEL_FILES, one_at_a_time, without_nan, write_whole
@@ -350,77 +350,10 @@ Answer = Callable[[str, str, str], bool | None]
 """A function of query, labelled positive and document that says if the latter is relevant; None: skip."""
 TERMINAL = "terminal"
 SCORING = ("bi-encoder", "cross-encoder")
-JUDGES = (*SCORING, "llm")
 
 
-def is_judge(who: Any) -> TypeGuard[Judge]:
-    """Tell whether an object is a judge of `foils rate`."""
-    return hasattr(who, "judge")
-
-
-@dataclass(frozen=True)
-class PairJudge:
-    """Judges pairs one by one.
-
-    Attributes:
-        name: what to call it; there is a colon in it.
-        judge: returns for each pair whether its document is relevant; None where there is no answer.
-        compares: whether it compares the document with the labelled positive, and has no answer without one.
-        questions: of a language model, which count what they take.
-    """
-
-    name: str
-    judge: Callable[[Sequence[Pair]], Iterable[bool | None]]
-    compares: bool = False
-    questions: RelevanceQuestions | None = None
-
-
-def against_positive(name: str, compared: Judge) -> PairJudge:
-    """Return a judge of `foils rate`: it compares document and labelled positive, in both orders if need be.
-
-    A document is relevant where P(document ≻ positive) ≥ ½. A pair without a positive has no answer.
-    """
-
-    def judge(pairs: Sequence[Pair]) -> list[bool | None]:
-        known = [pair for pair in pairs if pair.positive]
-        lists = [[("positive", pair.positive), ("document", pair.document)] for pair in known]
-        ids, queries = [str(place) for place in range(len(known))], [pair.query for pair in known]
-        candidates, first = Candidates.of_lists(ids, queries, lists), np.arange(len(known)) * 2
-        preference = ask(compared, candidates, Pairs(candidates.offsets, first + 1, first)).preference
-        answers = iter([None if np.isnan(p) else p >= 0.5 for p in preference.tolist()])
-        return [next(answers) if pair.positive else None for pair in pairs]
-
-    return PairJudge(name, judge, compares=True)
-
-
-def by_function(function: Answer) -> PairJudge:
-    """Return a judge of a function that answers True, False, or None to skip; else an InputError."""
-
-    def judge(pairs: Sequence[Pair]) -> Iterator[bool | None]:
-        for pair in pairs:
-            answer: Any = function(pair.query, pair.positive, pair.document)
-            if answer is not None and not isinstance(answer, (bool, np.bool_)) and answer not in (0, 1):
-                raise InputError(f"the function answered {answer!r}; expected True, False, or None to skip")
-            yield None if answer is None else bool(answer)
-
-    return PairJudge(f"function:{getattr(function, '__name__', type(function).__name__)}", judge)
-
-
-def by_language_model(questions: RelevanceQuestions) -> PairJudge:
-    """Return a language model that is asked about each pair: relevant from a probability of ½ on."""
-
-    def judge(pairs: Sequence[Pair]) -> list[bool | None]:
-        return [None if p is None else p >= 0.5 for p in questions.ask(_prompts(questions, pairs))]
-
-    return PairJudge(f"llm:{questions.client.model}", judge, questions=questions)
-
-
-def _prompts(questions: RelevanceQuestions, pairs: Sequence[Pair]) -> list[str]:
-    return questions.prompts([pair.query for pair in pairs], [pair.document for pair in pairs])
-
-
-def open_judge(who: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> PairJudge:
-    """Return the judge of pairs: by name (`KIND:MODEL` as for `foils rate`), its object, or a function.
+def open_program(who: Any, collection: Collection, llm: LLMSettings, encoding: EncodingSettings) -> tuple[str, Judge]:
+    """Return a judge's name, with a colon in it, and the judge: `KIND:MODEL` as for `foils rate`, or its object.
 
     A language model is asked how likely one document is an answer.
 
@@ -428,35 +361,63 @@ def open_judge(who: Any, collection: Collection, llm: LLMSettings, encoding: Enc
         InputError: no model.
     """
     if not isinstance(who, str):
-        return against_positive(f"judge:{who.name}", who) if is_judge(who) else by_function(who)
+        return f"judge:{who.name}", who
     question = QuestionSettings(answer=RELEVANCE)
     opening = Opening(JudgeSettings(judge=[who]), encoding, llm, question, llm.purse())
-    opened = open_compared(who, opening, collection)
-    if isinstance(opened, PointwiseJudge):
-        return by_language_model(opened.questions)
-    return against_positive(f"{who.partition(':')[0]}:{opened.name}", opened)
+    judge = open_compared(who, opening, collection)
+    return f"{who.partition(':')[0]}:{judge.name}", judge
 
 
-def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, pairs: int, seed: int) -> Labels:
-    """Have a judge judge pairs of known truth that the sheet does not answer yet; return its answers.
+def _compared(judge: Judge, pairs: Sequence[Pair]) -> tuple[Candidates, Rows, Rows]:
+    """Candidates, and which documents are compared with which: with the labelled positive, where there is one.
 
-    A labelled positive is shown beside another one of its query; a judge who compares with the
-    positive judges those of queries with two or more. Documents drawn at random are taken as not
-    relevant. Both are easier to judge than the negatives that were mined.
+    A judge of single documents has each stand for both.
+    """
+    lists = [[("positive", pair.positive), ("document", pair.document)] for pair in pairs]
+    candidates = Candidates.of_lists([str(at) for at in range(len(pairs))], [pair.query for pair in pairs], lists)
+    documents = 2 * np.arange(len(pairs)) + 1
+    if isinstance(judge, PointwiseJudge):
+        return candidates, documents, documents
+    documents = documents[np.array([bool(pair.positive) for pair in pairs], bool)]
+    return candidates, documents, documents - 1
+
+
+def judged_by(judge: Judge, pairs: Sequence[Pair]) -> list[bool | None]:
+    """Return for each pair whether its document is relevant; None where there is no answer.
+
+    It is where P(document ≻ positive) ≥ ½, in both orders if need be, so that a pair without a
+    positive has no answer; for a judge of single documents, where they are with probability ½ at
+    least.
+    """
+    candidates, documents, others = _compared(judge, pairs)
+    lead = np.full(len(pairs), np.nan)
+    if isinstance(judge, PointwiseJudge):
+        lead = judge.score(candidates, documents)
+    else:
+        lead[documents // 2] = ask(judge, candidates, Pairs(candidates.offsets, documents, others)).preference - 0.5
+    return [None if np.isnan(each) else each >= 0 for each in lead.tolist()]
+
+
+def known_pairs(
+    collection: Collection, query_ids: pa.ChunkedArray, n: int, *, others: bool, seed: int
+) -> dict[str, dict[str, Any]]:
+    """Return key -> columns of pairs of known truth, by which a program's errors are estimated.
+
+    Labelled positives are relevant; documents drawn at random are taken as not relevant. Both are
+    easier to judge than the negatives that were mined.
 
     Args:
-        judge: whom to ask.
-        sheet: of the collection, and of what the judge has answered.
+        collection: of the judgements.
         query_ids: queries to take, those without a labelled positive are left out.
-        pairs: how many of each kind, at most.
+        n: how many of each kind, at most.
+        others: whether a positive needs another one of its query beside it, to be compared with.
         seed: of the draws.
     """
-    collection = sheet.collection
     truth, rng = collection.known_positives, np.random.default_rng(seed)
     inside = np.flatnonzero(np.isin(truth.query_rows, collection.query_rows(query_ids.unique())))
     places = rng.permutation(inside).tolist()
-    positives = [(place, truth.of(place)[-1]) for place in places if len(truth.of(place)) > judge.compares][:pairs]
-    drawn = zip(places, rng.integers(len(collection.documents), size=min(pairs, len(places))).tolist(), strict=False)
+    positives = [(place, truth.of(place)[-1]) for place in places if len(truth.of(place)) > others][:n]
+    drawn = zip(places, rng.integers(len(collection.documents), size=min(n, len(places))).tolist(), strict=False)
     random = [(place, row) for place, row in drawn if row not in truth.of(place)]
     queries, documents = np.array([*positives, *random], np.int64).reshape(-1, 2).T
     table = pa.table(
@@ -464,14 +425,11 @@ def judge_known(judge: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray,
             "query_id": collection.queries["query_id"].take(pa.array(truth.query_rows[queries])),
             "doc_id": collection.documents["doc_id"].take(pa.array(documents)),
             "text": pa.nulls(len(documents), pa.large_string()),
+            "probability": pa.nulls(len(documents)),
             "sources": [CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random),
         }
     )
-    keyed = zip(table.to_pylist(), pair_keys(table).to_pylist(), strict=True)
-    open_rows = [row for row, key in keyed if not sheet.has(key, judge.name)]
-    answers = zip(open_rows, judge.judge(shown_of(collection, open_rows)), strict=True)
-    rows = [{**row, "relevant": int(answer), "judge": judge.name} for row, answer in answers if answer is not None]
-    return Labels(pa.Table.from_pylist(rows, LABEL_COLUMNS))
+    return dict(zip(pair_keys(table).to_pylist(), table.to_pylist(), strict=True))
 
 
 PEOPLE = "people"
@@ -480,7 +438,7 @@ AskLike = str | Judge | Answer
 
 def by_person(who: Any) -> bool:
     """Tell whether a person answers, or a function in their place."""
-    return who == TERMINAL if isinstance(who, str) else not is_judge(who)
+    return who == TERMINAL if isinstance(who, str) else not hasattr(who, "judge")
 
 
 def by_program(who: Any) -> bool:
@@ -525,7 +483,7 @@ class LabelSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.ask, str):
-            check_names("judge", [self.ask.partition(":")[0]], (TERMINAL, *JUDGES))
+            check_names("judge", [self.ask.partition(":")[0]], (TERMINAL, *HEEDED))
         if not self.labeller.strip() or ":" in self.labeller:
             raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without colon")
 
@@ -629,40 +587,47 @@ class Labelled(Result):
 
 
 def ask_program(
-    program: PairJudge, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, checks: int, seed: int
+    judge: Judge, name: str, sheet: LabelSheet, query_ids: pa.ChunkedArray, *, checks: int, seed: int
 ) -> dict[str, Usage]:
     """Have a program judge open pairs, and pairs of known truth; return what a language model used by name.
 
     Args:
-        program: the judge.
+        judge: the program.
+        name: under which its answers are kept.
         sheet: of the drawn pairs.
         query_ids: queries whose labelled positives are judged, too.
         checks: how many of these, and of random documents.
         seed: of the draw of these.
     """
-    _ask(program, sheet, program.name)
-    if checks:
-        known = judge_known(program, sheet, query_ids, pairs=checks, seed=seed)
-        sheet.add(known)
-        sheet.write()
-    return {program.name: program.questions.asked} if program.questions else {}
+    known = known_pairs(sheet.collection, query_ids, checks, others=not isinstance(judge, PointwiseJudge), seed=seed)
+    sheet.pairs = {**sheet.pairs, **{key: known[key] for key in known if key not in sheet.pairs}}
+    keys, questions = [*dict.fromkeys([*sheet.keys, *known])], questions_of([judge])
+    shown = dict(zip(keys, shown_of(sheet.collection, [sheet.pairs[key] for key in keys]), strict=True))
+    if hasattr(judge, "cost"):
+        announce([(questions[0].client, judge.cost(*_compared(judge, [*shown.values()])))])
+    missing = [key for key in keys if not sheet.has(key, name)]
+    for key, answer in zip(missing, judged_by(judge, [shown[key] for key in missing]), strict=True):
+        if answer is not None:
+            sheet.answers[key, name] = int(answer)
+    sheet.write()
+    return {name: questions[0].asked} if questions else {}
 
 
-def _ask(judge: PairJudge, sheet: LabelSheet, name: str, *, skips: bool = False) -> None:
-    """Have the open pairs judged under a name; what was answered is kept, should it fail."""
-    places, missing = sheet.open(name), 0
-    if judge.questions is not None:  # what the answers took that are there already is counted, too
-        answered = [sheet.shown[place] for place in {*range(len(sheet.shown))}.difference(places)]
-        judge.questions.recalled(_prompts(judge.questions, answered))
+def ask_function(function: Answer, sheet: LabelSheet, name: str) -> None:
+    """Have a function judge open pairs under a person's name; what was answered is kept, should it fail.
+
+    Raises:
+        InputError: it answers something else than True, False, or None to skip.
+    """
     try:
-        for place, answer in zip(places, judge.judge([sheet.shown[place] for place in places]), strict=True):
-            missing += answer is None
-            if answer is not None or skips:
-                sheet.record(place, name, None if answer is None else int(answer))
+        for place in sheet.open(name):
+            pair = sheet.shown[place]
+            answer: Any = function(pair.query, pair.positive, pair.document)
+            if answer is not None and not isinstance(answer, (bool, np.bool_)) and answer not in (0, 1):
+                raise InputError(f"the function answered {answer!r}; expected True, False, or None to skip")
+            sheet.record(place, name, None if answer is None else int(answer))
     finally:
         sheet.write()
-    if missing and not skips:
-        log.info("%s did not answer %d of %d pairs; they are asked about again", name, missing, len(places))
 
 
 def _check_labelling(labelling: LabelSettings) -> None:
@@ -730,10 +695,11 @@ def label(
         with keys_of_terminal() as key:
             go_through(sheet, labelling.labeller, key, out=sys.stderr, width=width)
     elif by_program(who):
-        program = open_judge(who, loaded, llm, encoding)
-        models = ask_program(program, sheet, universe.table["query_id"], checks=labelling.checks, seed=labelling.seed)
+        program, judge = open_program(who, loaded, llm, encoding)
+        query_ids = universe.table["query_id"]
+        models = ask_program(judge, program, sheet, query_ids, checks=labelling.checks, seed=labelling.seed)
     elif who is not None:
-        _ask(by_function(cast("Answer", who)), sheet, labelling.labeller, skips=True)
+        ask_function(cast("Answer", who), sheet, labelling.labeller)
     return Labelled(
         labels=sheet.labels(),
         universe=universe,

@@ -32,7 +32,6 @@ from foils.llm.asking import (
     Served,
     Session,
     Usage,
-    announce,
     ask_missing,
     digest,
     estimated,
@@ -328,14 +327,13 @@ class Questions:
                 f"{spelled('answer')}, {spelled('question')} or model; what was answered is kept"
             )
 
-    def ask(self, prompts: Sequence[str], *, announced: bool = False) -> list[Any]:
+    def ask(self, prompts: Sequence[str]) -> list[Any]:
         """Return what the answers mean, None where none came or none can be read.
 
         `concurrency` are asked at once.
 
         Args:
             prompts: the questions; a repeated one is asked once, one that the store has an answer to is not.
-            announced: whether the costs were said before.
 
         Raises:
             FormatError: the store is damaged.
@@ -344,8 +342,6 @@ class Questions:
                 answered is kept.
             MissingExtraError: the openai package is not installed.
         """
-        if not announced:
-            announce([(self.client, self.cost(prompts))])
         keys, form = self._keys(prompts), self._form
         unread = f'an answer in which "{form.name}" cannot be read'
 
@@ -409,13 +405,11 @@ class RelevanceQuestions(Questions):
         """Return the question about each document of its query."""
         return [self.prompt(query=query, document=text) for query, text in zip(queries, documents, strict=True)]
 
-    def scores(
-        self, queries: Sequence[str], documents: Sequence[str], *, announced: bool = False
-    ) -> npt.NDArray[np.float64]:
+    def scores(self, queries: Sequence[str], documents: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return (n,) log(p/(1 − p)) of each document, p between .01 and .99; NaN where no answer came.
 
         Raises:
             As `Questions.ask`.
         """
-        answers: list[Any] = self.ask(self.prompts(queries, documents), announced=announced)
+        answers: list[Any] = self.ask(self.prompts(queries, documents))
         return np.asarray(logit(np.clip(np.array(answers, np.float64), SURE, 1 - SURE)))

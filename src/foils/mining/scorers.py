@@ -21,7 +21,7 @@ from foils.encode.models import check_one_output
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.tokens import LazyTexts
 from foils.encode.vectors import VectorStore, paired_products
-from foils.llm import LLMSettings, RelevanceQuestions, Usage
+from foils.llm import LLMSettings, RelevanceQuestions, Usage, announce
 from foils.mining.rules import Marks, Scores, TextPairs
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan
@@ -242,7 +242,9 @@ def score_pairs(
         client = replace(llm, llm_model=model or llm.llm_model).client()
         questions = RelevanceQuestions(client, llm.folder(loaded), sampling=llm.sampling())
         of_model = {"name": f"{LLM}:{client.model}", **questions.described}
-        scores = questions.scores(loaded.query_texts(pairs.query_rows), pairs.documents[:])
+        texts = loaded.query_texts(pairs.query_rows), pairs.documents[:]
+        announce([(client, questions.cost(questions.prompts(*texts)))])
+        scores = questions.scores(*texts)
         models[client.model] = questions.asked
         if len(scores) and np.isnan(scores).all():
             why = ", ".join(questions.asked.failures)

@@ -1,8 +1,6 @@
 from .doors import Rated as Rated
 from .estimators import Ratings as Ratings
 from .estimators import bradley_terry as bradley_terry
-from .estimators import deviance as deviance
-from .estimators import deviance_explained as deviance_explained
 from .estimators import lead_errors as lead_errors
 from .estimators import online_elo as online_elo
 from .estimators import order_biased as order_biased

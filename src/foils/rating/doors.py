@@ -18,7 +18,7 @@ from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce, digest
-from foils.rating.estimators import LINKS, deviance_explained
+from foils.rating.estimators import LINKS
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
 from foils.rating.judges import Judge, QuestionSettings, questions_of
 from foils.rating.pairs import (
@@ -168,7 +168,6 @@ class RatingSummary:
             themselves, as the answers have it, unless it was given.
         dispersion: variance of an answer over that of one yes or no; 1 where the prior was given.
             Above 1 for answers that come from the same few lists.
-        deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
         between: offsets of queries, where there were comparisons between them.
     """
 
@@ -183,7 +182,6 @@ class RatingSummary:
     standard_error: float
     spread: float
     dispersion: float
-    deviance_explained: float
     positives_win: float = float("nan")
     orders_agree: float = float("nan")
     better_than_chance: bool | None = None
@@ -233,7 +231,6 @@ class Rated(Negatives):
             ("standard error, median, Elo", number(did.standard_error, 0)),
             ("spread of ratings (prior), Elo", number(did.spread, 0)),
             ("dispersion of answers", number(did.dispersion, 2)),
-            ("deviance explained", number(did.deviance_explained, 2)),
         ]
         if did.between is not None:
             rows.append(("comparisons between queries", f"{did.between.comparisons:,}"))
@@ -383,7 +380,7 @@ def _fit(asking: JudgeSession, rows: Rateable, settings: RatingSettings) -> tupl
     """Return the fit, (Q,) the references of gaps, and (N,) direct answers about these, where they are asked."""
 
     def fitted(**known: Any) -> Fit:
-        return fit_ratings(asking.pairs, asking.judgements, model=settings.model, showings=asking.showings(), **known)
+        return fit_ratings(asking.pairs, asking.answers, model=settings.model, **known)
 
     fit = fitted(prior_sd=settings.prior_sd)
     best = rows.references(fit.ratings.elo)
@@ -460,6 +457,5 @@ def _summary(
         standard_error=float(np.median(errors)) if len(errors) else float("nan"),
         spread=spread.sd * LINKS[ratings.model].elo_per_unit,
         dispersion=spread.dispersion,
-        deviance_explained=deviance_explained(fit.pairs, fit.judgements.preference, ratings),
         between=between,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.linalg import lapack
-from scipy.special import erfcx, expit, ndtr, xlogy
+from scipy.special import erfcx, expit, ndtr
 from threadpoolctl import threadpool_limits
 
 from foils.rating.pairs import Block, Floats, Judgements, Marks, Pairs, Rows, Showings, block_of
@@ -607,31 +607,3 @@ def bradley_terry(
 
 
 ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}
-
-
-def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:
-    """Return D = 2 Σ w log(w/p) + (1 − w) log((1 − w)/(1 − p)), p = F(e_i − e_j).
-
-    0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs
-    of a candidate without a rating, are left out.
-    """
-    w = checked_preference(pairs, preference)
-    lead, link = ratings.rating[pairs.first] - ratings.rating[pairs.second], ratings.link
-    known = np.isfinite(w) & np.isfinite(lead)
-    lead, w = lead[known], w[known]
-    if link.biases:
-        fitted = xlogy(w, link.probability(lead)) + xlogy(1 - w, link.probability(-lead))
-    else:
-        fitted = link.terms(lead, w).value  # exact far into the tails
-    return float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted).sum())
-
-
-def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:
-    """Return 1 − D/D₀, D₀ the deviance of candidates that are all alike: 1 for ratings that say every answer.
-
-    NaN without an answer other than ½.
-    """
-    w = checked_preference(pairs, preference)
-    w = w[np.isfinite(w)]
-    without = float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - np.log(0.5)).sum())
-    return 1 - deviance(pairs, preference, ratings) / without if without > 0 else float("nan")

@@ -280,15 +280,13 @@ class Fit:
         ratings: with standard errors that count the dispersion.
         spread: of the ratings, and the dispersion of the answers.
         pairs: that have answers in both orders.
-        judgements: about them.
-        showings: of lists, that the answers are shares of; None: each answer was given by itself.
+        answers: about them; `Showings` where some come from lists.
     """
 
     ratings: Ratings
     spread: Spread
     pairs: Pairs
-    judgements: Judgements
-    showings: Showings | None = None
+    answers: Judgements | Showings
 
     def gaps(self, reference: Rows) -> Floats:
         """Return (N,) e_reference − e_d in Elo points; NaN where the two cannot be compared.
@@ -309,15 +307,15 @@ class Fit:
         lead = ratings.rating[self.pairs.first] - ratings.rating[self.pairs.second]
         link, bias = ratings.link, ratings.order_bias
         factor, shrunken, moved = 1.0, 1.0, np.zeros(1)
-        if self.showings is None:
+        if isinstance(self.answers, Judgements):
             one = LINKS[ratings.model].probability
             difference = one(lead + bias) - one(lead - bias)
             fitted = link.probability(lead)
-            factor, shrunken = order_noise(self.judgements, fitted, spread.dispersion, difference)
+            factor, shrunken = order_noise(self.answers, fitted, spread.dispersion, difference)
         if bias:
             other = order_biased(
                 self.pairs,
-                self.showings or self.judgements,
+                self.answers,
                 model=ratings.model,
                 prior_sd=spread.prior_sd,
                 standard_errors=False,
@@ -331,47 +329,41 @@ class Fit:
 
 def fit_ratings(
     pairs: Pairs,
-    judgements: Judgements,
+    answers: Judgements | Showings,
     *,
     model: str = "thurstone",
     prior_sd: float | None = None,
     spread: Spread | None = None,
-    showings: Showings | None = None,
 ) -> Fit:
     """Fit ratings to answers, with one bias of position where both orders disagree (`order_biased`).
 
     Args:
         pairs: that were asked about.
-        judgements: about them; pairs that lack an order are left out.
+        answers: about them, `Showings` where some come from lists; pairs that lack an order are left out.
         model: `thurstone` or `bradley-terry`.
         prior_sd: of the ratings, in the model's unit; None: as it fits the answers (`spread_of`, `refined`).
         spread: as an earlier fit found it; None: it is found.
-        showings: of lists, of which the answers are shares; None: each answer was given by itself.
     """
-    known = np.isfinite(judgements.preference)
-    if showings is not None:
-        known &= np.isfinite(showings.preference)
-    judged, answered = pairs.where(known), Judgements(judgements.forward[known], judgements.backward[known])
-    parts = None if showings is None else showings.where(known)
-    answers: Judgements | Showings = parts or answered
+    known = np.isfinite(answers.preference)
+    judged, answers = pairs.where(known), answers.where(known)
 
     def estimate(sd: float) -> Ratings:
         return order_biased(judged, answers, model=model, prior_sd=sd, standard_errors=False)
 
     if spread is None:
-        if parts is not None:
-            spread = _spread_of_lists(judged, parts, prior_sd, model, estimate)
+        if isinstance(answers, Showings):
+            spread = _spread_of_lists(judged, answers, prior_sd, model, estimate)
         elif prior_sd is not None:
             spread = Spread(prior_sd)
         else:
-            bias = answered.position_bias if len(judged) else 0.0
-            first = spread_of(judged, answered.preference, model=model, position_bias=bias)
-            spread = refined(judged, answered.preference, first, estimate)
+            bias = answers.position_bias if len(judged) else 0.0
+            first = spread_of(judged, answers.preference, model=model, position_bias=bias)
+            spread = refined(judged, answers.preference, first, estimate)
         if prior_sd is None:
             spread = replace(spread, information=information_kept(judged, estimate(spread.prior_sd)))
     ratings = order_biased(judged, answers, model=model, prior_sd=spread.prior_sd)
     scaled = replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
-    return Fit(scaled, spread, judged, answered, parts)
+    return Fit(scaled, spread, judged, answers)
 
 
 def information_kept(pairs: Pairs, ratings: Ratings) -> float:

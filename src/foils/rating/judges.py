@@ -20,7 +20,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -281,7 +280,6 @@ class LanguageJudge:
             client, log, form, template, domain=domain, kind="llm judge", described=described, **more
         )
         self.name, self.fingerprint = client.model, self.questions.fingerprint
-        self._ask = partial(self.questions.ask, announced=True)
 
 
 class LLMJudge(LanguageJudge):
@@ -313,7 +311,7 @@ class LLMJudge(LanguageJudge):
         Raises:
             As `Questions.ask`.
         """
-        return np.array(self._ask(self._prompts(candidates, first, second)), np.float64)
+        return np.array(self.questions.ask(self._prompts(candidates, first, second)), np.float64)
 
     def _prompts(self, candidates: Candidates, first: Rows, second: Rows) -> list[str]:
         """The questions about pairs, by a template that names the texts which it shows."""
@@ -343,7 +341,7 @@ class PointwiseJudge(ScoringJudge):
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
         """Return the logits, (k,); NaN where no answer came."""
-        return self.questions.scores(candidates.queries_of(rows), candidates.texts(rows), announced=True)
+        return self.questions.scores(candidates.queries_of(rows), candidates.texts(rows))
 
     def cost(self, candidates: Candidates, first: Rows, second: Rows) -> Usage:
         """Return about what the documents of these pairs take, less what answers are kept of."""
@@ -381,7 +379,7 @@ class ListJudge(LanguageJudge):
         rows = np.unique(np.append(pairs.first, pairs.second))
         last = self._last
         if last is None or last[0] is not candidates or not np.array_equal(last[1], rows):
-            last = candidates, rows, self._orders(candidates, rows, self._ask)
+            last = candidates, rows, self._orders(candidates, rows, self.questions.ask)
             self._last = last  # kept for the same pairs turned
         return _compared(rows, last[2], pairs).share(1)
 

@@ -227,6 +227,10 @@ class Judgements:
     forward: Floats
     backward: Floats
 
+    def where(self, chosen: Marks) -> Judgements:
+        """Return the answers about the pairs at which `chosen`, (m,), is true."""
+        return Judgements(self.forward[chosen], self.backward[chosen])
+
     @property
     def preference(self) -> Floats:
         """(m,) P(first ≻ second), the mean of both orders; NaN unless both were answered (one alone is biased)."""

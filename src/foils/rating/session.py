@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -170,54 +170,16 @@ class Opening:
         return replace(self, **changed)
 
 
-@dataclass(frozen=True)
-class JudgeKind:
-    """A kind of judge.
-
-    Attributes:
-        make: makes the judge, of what stands behind the colon ("": nothing), for a collection.
-        heeds: names of the settings that it heeds.
-    """
-
-    make: Callable[[str, Opening, Collection], Judge]
-    heeds: frozenset[str] = frozenset()
-
-
-def _bi_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
-    encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
-    encoder, store = encoding.open(collection)
-    return BiEncoderJudge(encoder, temperature=opening.judges.temperature or 0.05, store=store)
-
-
-def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judge:
-    if not model:
-        raise InputError("cross-encoder needs its model: cross-encoder:MODEL")
-    scorer = CrossEncoderScorer.of(model, opening.encoding)
-    return CrossEncoderJudge(scorer, temperature=opening.judges.temperature or 1.0)
-
-
-def _language_model(model: str, opening: Opening, collection: Collection) -> Judge:
-    llm = replace(opening.llm, llm_model=model) if model else opening.llm
-    if not llm.llm_model:
-        raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
-    client, folder = llm.client(), llm.folder(collection)
-    question = opening.question
-    how: dict[str, Any] = {"sampling": llm.sampling(), "purse": opening.purse}
-    if question.answer == RELEVANCE:
-        return PointwiseJudge(RelevanceQuestions(client, folder, question.question, domain=question.domain, **how))
-    kind = ListJudge if question.answer == ORDER else LLMJudge
-    return kind(client, folder, question, **how)
-
-
 def _names(*groups: type) -> frozenset[str]:
     return frozenset(each.name for group in groups for each in fields(group))
 
 
-JUDGES: dict[str, JudgeKind] = {
-    BI_ENCODER: JudgeKind(_bi_encoder, _names(EncodingSettings) | {"temperature"}),
-    "cross-encoder": JudgeKind(_cross_encoder, frozenset({"temperature", "vectors", *OF_CROSS_ENCODERS})),
-    "llm": JudgeKind(_language_model, _names(LLMSettings, QuestionSettings)),
+HEEDED = {
+    BI_ENCODER: _names(EncodingSettings) | {"temperature"},
+    "cross-encoder": frozenset({"temperature", "vectors", *OF_CROSS_ENCODERS}),
+    "llm": _names(LLMSettings, QuestionSettings),
 }
+"""Kind of judge -> names of the settings that it heeds."""
 
 
 def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge:
@@ -228,13 +190,30 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
     """
     if not isinstance(judge, str):
         return judge
-    kind, where, own = _parsed(judge)
-    return JUDGES[kind].make(where, opening.with_own(own), collection)
+    kind, model, own = _parsed(judge)
+    opening = opening.with_own(own)
+    temperature, question = opening.judges.temperature, opening.question
+    if kind == BI_ENCODER:
+        encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
+        encoder, store = encoding.open(collection)
+        return BiEncoderJudge(encoder, temperature=temperature or 0.05, store=store)
+    if kind == "cross-encoder":
+        if not model:
+            raise InputError("cross-encoder needs its model: cross-encoder:MODEL")
+        return CrossEncoderJudge(CrossEncoderScorer.of(model, opening.encoding), temperature=temperature or 1.0)
+    llm = replace(opening.llm, llm_model=model) if model else opening.llm
+    if not llm.llm_model:
+        raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
+    client, folder = llm.client(), llm.folder(collection)
+    how: dict[str, Any] = {"sampling": llm.sampling(), "purse": opening.purse}
+    if question.answer == RELEVANCE:
+        return PointwiseJudge(RelevanceQuestions(client, folder, question.question, domain=question.domain, **how))
+    return (ListJudge if question.answer == ORDER else LLMJudge)(client, folder, question, **how)
 
 
 def heeding(name: str) -> list[dict[str, Any]]:
     """Return what a setting needs to have an effect: a judge who heeds it, of ratings or between queries."""
-    kinds = [kind for kind, each in JUDGES.items() if name in each.heeds]
+    kinds = [kind for kind, names in HEEDED.items() if name in names]
     return [{"judge": kinds}, {"between_judge": kinds}]
 
 
@@ -245,7 +224,7 @@ def _named(judge: JudgeLike | None) -> JudgeLike | None:
     """
     if not isinstance(judge, str):
         return judge
-    named = judge if key_values(judge)[0].partition(":")[0] in JUDGES else f"{BI_ENCODER}:{judge}"
+    named = judge if key_values(judge)[0].partition(":")[0] in HEEDED else f"{BI_ENCODER}:{judge}"
     _parsed(named)
     return named
 
@@ -259,7 +238,7 @@ def _parsed(judge: str) -> tuple[str, str, dict[str, Any]]:
     """
     name, values = key_values(judge)
     kind, _, where = name.partition(":")
-    heeded = JUDGES[kind].heeds - {"llm_model"}  # it stands in the name
+    heeded = HEEDED[kind] - {"llm_model"}  # it stands in the name
     groups = (JudgeSettings, LLMSettings, QuestionSettings)
     own = (each for group in groups for each in settings_of(group) if each.name in heeded)
     known = {each.name.removeprefix("llm_"): each for each in own}
@@ -374,15 +353,16 @@ class JudgeSession:
             for one, more in zip(self.parts, answers, strict=True)
         ]
 
-    def showings(self) -> Showings | None:
-        """Return what each showing of each judge says about `pairs`, where one of them orders lists; None elsewhere."""
-        parts: list[Showings | Judgements] = []
-        for judge, part in zip(self.judges, self.parts, strict=True):
-            of_lists = judge.showings(self.candidates, self.pairs) if isinstance(judge, ListJudge) else None
-            shown = of_lists or part
-            if np.isfinite(shown.preference).any():
-                parts.append(shown)
-        return Showings.of_judges(parts) if any(isinstance(each, Showings) for each in parts) else None
+    @property
+    def answers(self) -> Judgements | Showings:
+        """What is fitted: each showing of each judge where one of them orders lists, else `judgements`."""
+        parts: list[Showings | Judgements] = [
+            judge.showings(self.candidates, self.pairs) if isinstance(judge, ListJudge) else part
+            for judge, part in zip(self.judges, self.parts, strict=True)
+        ]
+        parts = [part for part in parts if np.isfinite(part.preference).any()]
+        listed = any(isinstance(part, Showings) for part in parts)
+        return Showings.of_judges(parts) if listed else self.judgements
 
     @property
     def judgements(self) -> Judgements:
