@@ -82,7 +82,7 @@ def shares(world: World, negatives) -> tuple[float, float, float]:
     false = np.zeros(QUERIES)
     np.add.at(false, [int(query[1:]) for query, document in pairs if (query, document) in world.hidden], 1)
     hidden = np.bincount([int(query[1:]) for query, _ in world.hidden], minlength=QUERIES)
-    recapture = Recapture.of_table(negatives)
+    recapture = Recapture.of(negatives)
     assert recapture is not None
     scale = world.unlabelled / recapture.kept
     own = np.sqrt(((false - false.sum() / hidden.sum() * hidden) ** 2).sum()) / recapture.kept

@@ -99,8 +99,8 @@ def load(collection: foils.data.read.CollectionLike, *, columns: collections.abc
 def export(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     form: typing.Literal["triplets", "tuples", "labelled-pairs", "labelled-lists", "flagembedding", "tevatron",
     "sentence-transformers", "pylate", "triplet", "n-tuple", "labeled-pair", "labeled-list"] = ...,
-    scores: str | None = ..., number: int | None = ..., split: str = ..., columns: collections.abc.Mapping[str,
-    str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
+    scores: str | None = ..., split: str = ..., columns: collections.abc.Mapping[str, str] | None = ...,
+    corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.data.negatives.Exported: ...
 def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
     "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
@@ -295,5 +295,4 @@ def train(collection: foils.data.read.CollectionLike, source: foils.data.sources
     resume: bool = ..., device: str | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.training.settings.Trained: ...
-def cache(action: typing.Literal["size", "prune"] = ..., *, keep: int | None = ...,
-    older_than: float | None = ...) -> foils.upkeep.Cache: ...
+def cache(action: typing.Literal["size", "prune"] = ..., *, keep: int | None = ...) -> foils.upkeep.Cache: ...

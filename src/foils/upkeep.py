@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,8 +16,6 @@ from foils.runtime.options import Option, door, spelled
 from foils.runtime.results import Result, Table
 
 __all__ = ["Cache", "Entry", "cache"]
-
-DAY = 86_400.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -46,24 +43,19 @@ class Cache(Result):
         folder: the cache.
         entries: that are there.
         removed: the least recently used first.
-        pruned: whether entries were looked for to remove.
     """
 
     folder: Path
     entries: Sequence[Entry]
     removed: Sequence[Entry] = ()
-    pruned: bool = False
 
     def tables(self) -> list[Table]:
-        """Return a row for each kind with its entries and their size, and after pruning those that were removed."""
-        columns, rows = ["kind", "entries", "MiB", *(["removed", "MiB"] if self.pruned else [])], []
-        for kind in CACHED:
-            cells = [kind]
-            for part in (self.entries, self.removed) if self.pruned else (self.entries,):
-                sizes = [each.bytes for each in part if each.kind == kind]
-                cells += [f"{len(sizes):,}", f"{sum(sizes) / 2**20:,.1f}"]
-            rows.append(cells)
-        return [Table(f"the cache, {self.folder}", columns, rows)]
+        """Return a row for each kind with its entries and their size; the caption says what was removed."""
+        of_kind = {kind: [each.bytes for each in self.entries if each.kind == kind] for kind in CACHED}
+        rows = [(kind, f"{len(sizes):,}", _mebibytes(sizes)) for kind, sizes in of_kind.items()]
+        removed = _mebibytes(each.bytes for each in self.removed)
+        caption = f"Removed: {len(self.removed):,} entries, {removed} MiB." if self.removed else ""
+        return [Table(f"the cache, {self.folder}", ("kind", "entries", "MiB"), rows, caption)]
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries and what was removed."""
@@ -73,12 +65,15 @@ class Cache(Result):
         return {"folder": str(self.folder), "entries": entries, "removed": removed}
 
 
+def _mebibytes(sizes: Iterable[int]) -> str:
+    return f"{sum(sizes) / 2**20:,.1f}"
+
+
 @door
 def cache(
     action: Annotated[str, Option(names=("size", "prune"))] = "size",
     *,
     keep: Annotated[int | None, Option(parse=parsed_size, metavar="SIZE", least=0)] = None,
-    older_than: Annotated[float | None, Option(metavar="DAYS", least=0)] = None,
 ) -> Cache:
     """Show how large the cache is, or remove what was not used for long, while no other command runs.
 
@@ -90,20 +85,16 @@ def cache(
         action: What to do: size, or prune.
         keep: Remove the least recently used entries until the others take at most this size, as
             500MB or 20GiB.
-        older_than: Remove entries that were not used for this many days.
 
     Example:
         foils cache prune --keep 20GiB
 
     Raises:
-        InputError: prune without saying what, or saying what without prune.
+        InputError: prune without a size, or a size without prune.
         FailureError: an entry may not be removed.
     """
-    if (action == "prune") == (keep is None and older_than is None):
-        raise InputError(
-            f"prune, and prune alone, takes {spelled('keep')} (a size), {spelled('older_than')} (days), or both"
-        )
-    folder = cache_folder()
+    if (action == "prune") == (keep is None):
+        raise InputError(f"prune, and prune alone, takes {spelled('keep')}, the size that may stay")
     if action == "prune":
         for kind in CACHED:
             sweep(cache_place(kind))
@@ -113,16 +104,17 @@ def cache(
         for path in sorted(cache_place(kind).glob("*"))
         if re.fullmatch(names, path.name) and path.is_dir() and not path.is_symlink()
     ]
-    removed, size, now = list[Entry](), sum(each.bytes for each in entries), time.time()
-    for each in sorted(entries, key=lambda entry: entry.used) if action == "prune" else ():
-        if (keep is not None and size > keep) or (older_than is not None and each.used < now - older_than * DAY):
-            try:
-                remove_whole(each.path)
-            except OSError as error:
-                raise FailureError(f"cannot remove {each.path}: {error.strerror}; look at its permissions") from error
-            removed.append(each)
-            size -= each.bytes
-    return Cache(folder, [each for each in entries if each not in removed], removed, action == "prune")
+    removed, size = list[Entry](), sum(each.bytes for each in entries)
+    for each in sorted(entries, key=lambda entry: entry.used):
+        if keep is None or size <= keep:
+            break
+        try:
+            remove_whole(each.path)
+        except OSError as error:
+            raise FailureError(f"cannot remove {each.path}: {error.strerror}; look at its permissions") from error
+        removed.append(each)
+        size -= each.bytes
+    return Cache(cache_folder(), [each for each in entries if each not in removed], removed)
 
 
 def _entry(kind: str, path: Path) -> Entry:

@@ -141,16 +141,7 @@ def test_matching_takes_people_before_programs_and_counts_what_is_not_judged() -
     np.testing.assert_array_equal(given.match(Negatives(table))[0], [1])
 
 
-def test_labels_show_themselves() -> None:
-    given = labels(*ROWS)
-    assert given.to_json() == {
-        "pairs": 4,
-        "judges": {
-            "anna": {"judged": 1, "relevant": 1, "skipped": 1},
-            "llm:m": {"judged": 1, "relevant": 0, "skipped": 0},
-        },
-    }
-    assert "anna" in str(given)
+def test_a_colon_makes_a_judge_a_program() -> None:
     assert [is_program(name) for name in ("anna", "llm:m", None)] == [False, True, False]
 
 

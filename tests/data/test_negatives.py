@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -169,11 +170,11 @@ def test_it_is_read_back_from_a_file(small, tmp_path):
     found = mine_negatives(small, BM25Retriever(small), split="train", top=2)
     found.write(tmp_path / "a.parquet")
     again = Negatives.read(tmp_path / "a.parquet")
-    assert Recapture.of_table(again) == Recapture.of(found.provenance)
-    assert Recapture.of(again.provenance).to_json() == json.loads(json.dumps(found.provenance["recapture"]))
-    assert Recapture.of({}) is None
+    assert Recapture.of(again) == Recapture.of(found)
+    assert asdict(Recapture.of(again)) == json.loads(json.dumps(found.provenance["recapture"]))
+    assert Recapture.of(negatives()) is None
     first = np.arange(len(found)) == int(np.flatnonzero(found.keep)[0])
-    assert Recapture.of_table(found.reject(first, "no")) is None, "these are not the rows that were counted"
+    assert Recapture.of(found.reject(first, "no")) is None, "these are not the rows that were counted"
 
 
 def test_an_estimate_by_hand():
@@ -194,7 +195,7 @@ def test_an_estimate_by_hand():
 )  # fmt: skip
 def test_counts_that_are_none(found: object) -> None:
     with pytest.raises(InputError, match="expected counts returned, labelled, kept"):
-        Recapture.of({"recapture": found})
+        Recapture.of(negatives().with_provenance({"recapture": found}))
 
 
 def test_positives_are_looked_up_by_query_in_any_order() -> None:

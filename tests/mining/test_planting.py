@@ -115,7 +115,7 @@ def test_positives_of_a_window_are_counted(small, window):
             above = sum(1 for row, rank in place.items() if rank < place[document] and row not in own)
             kept = [row for row in place if row not in own]
             returned += first <= above < min(end, len(kept))
-    recapture = Recapture.of_table(found)
+    recapture = Recapture.of(found)
     assert (recapture.way, recapture.queries) == ("counted", len(positives))
     assert (recapture.returned, recapture.labelled, recapture.kept) == (returned, labelled, found.keep.sum())
 
@@ -125,7 +125,7 @@ def test_planting_agrees_with_counting_where_both_are_possible(worlds):
     for world in worlds:
         window, draw = mined(world, "window"), mined(world, "window", ranks=(0, 6), draw=Uniform())
         assert draw.table.equals(window.table)
-        counted, planted = Recapture.of(window.provenance), Recapture.of(draw.provenance)
+        counted, planted = Recapture.of(window), Recapture.of(draw)
         assert (counted.way, planted.way) == ("counted", "planted")
         assert (counted.labelled, counted.kept, counted.queries) == (planted.labelled, planted.kept, planted.queries)
         assert abs(counted.returned - planted.returned) < 3.5 * planted.standard_error
@@ -139,8 +139,8 @@ def test_a_planted_look_alike_of_a_positive_is_rejected_as_a_hidden_one_is():
 
 
 def test_samples_of_few_queries_are_right_on_average_and_say_how_far_they_stray(worlds):
-    whole = Recapture.of(mined(worlds[1], "uniform draw").provenance)
-    few = [Recapture.of(mined(worlds[1], "uniform draw", plant=60, seed=seed).provenance) for seed in range(1, 25)]
+    whole = Recapture.of(mined(worlds[1], "uniform draw"))
+    few = [Recapture.of(mined(worlds[1], "uniform draw", plant=60, seed=seed)) for seed in range(1, 25)]
     assert {each.queries for each in few} == {60}
     returned = np.array([each.returned for each in few])
     deviation = returned.std(ddof=1)
@@ -173,7 +173,7 @@ def small_world(qrels: dict[str, dict[str, int]], **splits: dict[str, dict[str, 
 
 def of(world: World, **settings: object) -> Recapture | None:
     given = {"split": "train", "top": 1, "near_duplicate": 1.1, "plant": 10, **settings}
-    return Recapture.of(mine_negatives(world.collection, world.dense(), **given).provenance)
+    return Recapture.of(mine_negatives(world.collection, world.dense(), **given))
 
 
 def small_scores(world: World) -> PositiveScores:
@@ -240,16 +240,16 @@ def test_where_a_query_has_one_positive_only_what_compares_with_none_is_planted(
     dense = DenseRetriever(Vectors.of(np.ones((1, 1))), Vectors.of(np.ones((2, 1))))
     scores = PositiveScores.of(single, dense, np.array([0]))
     how = {"split": "train", "top": 1, "plant": 5}
-    assert Recapture.of_table(mine_negatives(single, dense, rules=[ScoreLimit(2.0)], **how)).way == "planted"
+    assert Recapture.of(mine_negatives(single, dense, rules=[ScoreLimit(2.0)], **how)).way == "planted"
     assert "recapture" not in mine_negatives(single, dense, rules=[Margin(scores)], **how).provenance
 
 
 def test_the_verb_plants_and_what_fusing_and_filtering_make_says_nothing(beir_folder):
     folder = beir_folder()
     drawn = foils.mine(folder, "random", top=2, ranks=(0, 4), draw="uniform")
-    assert Recapture.of_table(drawn).way == "planted"
+    assert Recapture.of(drawn).way == "planted"
     both = foils.fuse(folder, {"a": drawn, "b": foils.mine(folder, "bm25", top=3)})
-    assert Recapture.of_table(both) is None
+    assert Recapture.of(both) is None
     marked = foils.filter(folder, foils.mine(folder, "bm25", top=3), max_score=0.5)
     assert not marked.keep.all()
-    assert Recapture.of_table(marked) is None
+    assert Recapture.of(marked) is None

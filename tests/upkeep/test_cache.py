@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import foils
-from foils.cli.app import run
 from refusals import refused
 
 ENTRIES = (f"llm/{16 * 'a'}", "vectors/b-float32", f"collections/{32 * 'c'}")  # the least recently used first
@@ -37,13 +36,6 @@ def test_the_least_recently_used_are_removed_first(kept, keep, removed):
     assert [(kept / name).exists() for name in ENTRIES] == [False] * removed + [True] * (3 - removed)
     assert all((kept / name).exists() for name in ("vectors/.half.part", "vectors/mine", "mine/d"))
     assert len(foils.cache().to_json()["entries"]) == 3 - removed
-
-
-def test_what_was_not_used_for_days_is_removed(kept, capsys):
-    os.utime(kept / ENTRIES[1] / "inner/file", (1_000 * DAY, 1_000 * DAY))
-    assert run(["cache", "prune", "--older-than", "30"]) == 0
-    assert "vectors" in capsys.readouterr().out
-    assert [(kept / name).exists() for name in ENTRIES] == [True, False, True]
 
 
 def test_what_is_refused(kept):

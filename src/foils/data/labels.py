@@ -23,8 +23,7 @@ from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
 from foils.data.tables import Provenance, column_or_nulls, with_types, write_table
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.files import LABEL_FILES, write_whole
-from foils.runtime.results import Result, Table
+from foils.runtime.files import LABEL_FILES, check_output, write_whole
 
 LABEL_COLUMNS = pa.schema(
     [
@@ -125,7 +124,7 @@ CHECKS = ("labelled positives", "random documents")
 
 
 @dataclass(frozen=True)
-class Labels(Result):
+class Labels:
     """Judgements of (query, document) pairs, a row for each pair and judge.
 
     Attributes:
@@ -141,8 +140,6 @@ class Labels(Result):
         InputError: columns of other types, rows without a query or a document, values out of range, or two
             judgements of one pair by one judge that contradict each other.
     """
-
-    endings = LABEL_FILES
 
     table: pa.Table
     provenance: Provenance = field(default_factory=dict)
@@ -215,6 +212,7 @@ class Labels(Result):
             InputError: another ending.
             FailureError: the file cannot be written.
         """
+        check_output(path, LABEL_FILES)
         ending = Path(path).suffix.lower()
         if ending == ".parquet":
             write_table(path, self.table, self.provenance)
@@ -271,24 +269,6 @@ class Labels(Result):
         rows = rows_of(pair_keys(table), pair_keys(self.table))
         place = np.where(rows >= 0, np.append(first, -1)[rows], -1)
         return np.append(relevant, np.nan)[place], np.append(probability, np.nan)[place]
-
-    def tables(self) -> list[Table]:
-        """Return how many pairs each judge judged, and how many are relevant."""
-        rows = [(name, *(f"{count:,}" for count in counts.values())) for name, counts in self._counts().items()]
-        return [Table("Labels", ("judge", "judged", "relevant", "skipped"), rows)]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the same counts."""
-        return {"pairs": len(pair_keys(self.table).unique()), "judges": self._counts()}
-
-    def _counts(self) -> dict[str, dict[str, int]]:
-        counts = dict[str, dict[str, int]]()
-        for row in self.table.to_pylist():
-            if row["judge"] is not None and row["sources"] not in CHECKS:
-                count = counts.setdefault(row["judge"], {"judged": 0, "relevant": 0, "skipped": 0})
-                count["skipped" if row["relevant"] is None else "judged"] += 1
-                count["relevant"] += row["relevant"] == 1
-        return counts
 
 
 LabelsLike = str | Path | Labels | Any

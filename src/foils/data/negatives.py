@@ -14,19 +14,20 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, asdict, dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import Collection, DocumentTexts, PairIndex, Rows, pair_keys, rows_of
+from foils.data.collection import Collection, DocumentTexts, Rows, pair_keys, rows_of
 from foils.data.pairs import Example, Passage
+from foils.data.run import ranks_within
 from foils.data.tables import Provenance, column_or_nulls, read_table, table_bytes, take, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, check_names, require
 from foils.runtime.files import JSONL, write_whole
@@ -46,7 +47,7 @@ def _scores(passages: Sequence[Passage], name: str = "scores") -> Record:
     return {} if any(each.score is None for each in passages) else {name: [each.score for each in passages]}
 
 
-def triplets(example: Example, _: int) -> Iterator[Record]:
+def triplets(example: Example) -> Iterator[Record]:
     """Yield anchor, positive, negative: one for each negative; with scores, the positive's and its own."""
     for positive in example.positives:
         for each in example.negatives:
@@ -54,39 +55,36 @@ def triplets(example: Example, _: int) -> Iterator[Record]:
             yield {**record, **_scores((positive, each))}
 
 
-def tuples(example: Example, number: int) -> Iterator[Record]:
-    """Yield anchor, positive, negative_1 … negative_n, where there are n.
-
-    With scores, theirs, the positive's first.
-    """
-    chosen = example.negatives[:number]
-    for positive in example.positives if len(chosen) == number else ():
-        named = {f"negative_{at}": each.text for at, each in enumerate(chosen, 1)}
-        yield {"anchor": example.query, "positive": positive.text, **named, **_scores((positive, *chosen))}
+def tuples(example: Example) -> Iterator[Record]:
+    """Yield anchor, positive, negative_1 … negative_n for each positive; with scores, the positive's first."""
+    named = {f"negative_{at}": each.text for at, each in enumerate(example.negatives, 1)}
+    for positive in example.positives:
+        scores = _scores((positive, *example.negatives))
+        yield {"anchor": example.query, "positive": positive.text, **named, **scores}
 
 
-def labelled_pairs(example: Example, _: int) -> Iterator[Record]:
+def labelled_pairs(example: Example) -> Iterator[Record]:
     """Yield anchor, document, label: each positive with 1, then each negative with 0; or its score."""
     for at, each in enumerate(example.documents):
         value = {"label": int(at < len(example.positives))} if each.score is None else {"score": each.score}
         yield {"anchor": example.query, "document": each.text, **value}
 
 
-def labelled_lists(example: Example, _: int) -> Iterator[Record]:
+def labelled_lists(example: Example) -> Iterator[Record]:
     """Yield anchor, documents, labels: positives (1) before negatives (0); or their scores."""
     labels = {"labels": [1] * len(example.positives) + [0] * len(example.negatives)}
     record = {"anchor": example.query, "documents": [each.text for each in example.documents]}
     yield {**record, **(_scores(example.documents) or labels)}
 
 
-def flagembedding(example: Example, _: int) -> Iterator[Record]:
+def flagembedding(example: Example) -> Iterator[Record]:
     """Yield query, pos, neg; with scores, pos_scores and neg_scores."""
     texts = {"pos": [each.text for each in example.positives], "neg": [each.text for each in example.negatives]}
     scores = {**_scores(example.positives, "pos_scores"), **_scores(example.negatives, "neg_scores")}
     yield {"query": example.query, **texts, **scores}
 
 
-def tevatron(example: Example, _: int) -> Iterator[Record]:
+def tevatron(example: Example) -> Iterator[Record]:
     """Yield query_id, query, positive_passages, negative_passages: docid, title, text, and a score if there is one."""
 
     def passage(each: Passage) -> Record:
@@ -98,33 +96,15 @@ def tevatron(example: Example, _: int) -> Iterator[Record]:
     yield {"query_id": example.query_id, "query": example.query, **documents}
 
 
-class Form(NamedTuple):
-    """A form of records.
-
-    Attributes:
-        tool: what reads it.
-        records: yields the records of an example; the number is of negatives in an n-tuple.
-        counted: how many records there are of queries with these numbers of positives and of negatives.
-        ranked: whether negatives have the score of their ranking where no other is chosen.
-    """
-
-    tool: str
-    records: Callable[[Example, int], Iterator[Record]]
-    counted: Callable[[Rows, Rows, int], Any] = lambda answers, *_: len(answers)
-    ranked: bool = False
-
-
-FORMS: dict[str, Form] = {
-    "triplets": Form("sentence-transformers", triplets, lambda answers, others, _: answers @ others),
-    "tuples": Form("sentence-transformers", tuples, lambda answers, others, number: answers @ (others >= number)),
-    "labelled-pairs": Form(
-        "sentence-transformers", labelled_pairs, lambda answers, others, _: (answers + others).sum()
-    ),
-    "labelled-lists": Form("sentence-transformers, PyLate", labelled_lists),
-    "flagembedding": Form("FlagEmbedding", flagembedding),
-    "tevatron": Form("Tevatron", tevatron, ranked=True),
+FORMS: dict[str, Callable[[Example], Iterator[Record]]] = {
+    "triplets": triplets,
+    "tuples": tuples,
+    "labelled-pairs": labelled_pairs,
+    "labelled-lists": labelled_lists,
+    "flagembedding": flagembedding,
+    "tevatron": tevatron,
 }
-"""By name. Files are JSON lines."""
+"""What yields the records of an example, by the name of the form. Files are JSON lines."""
 ALIASES = {
     "sentence-transformers": "triplets", "pylate": "triplets", "triplet": "triplets", "n-tuple": "tuples",
     "labeled-pair": "labelled-pairs", "labeled-list": "labelled-lists",
@@ -139,10 +119,10 @@ class Exported(Result):
     Attributes:
         collection: documents, queries, judgements.
         table: negatives, and rejected rows of labelled positives, whose scores may be asked for.
-        form: its name in FORMS.
+        form: its name in FORMS. Tuples have as many negatives as the query with most has; queries
+            with fewer are left out.
         split: whose positives. Rows of other queries are left out.
         scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
-        number: negatives in an n-tuple; None: as many as the query with most has.
 
     Raises:
         UnknownNameError: no such form, or no such column.
@@ -157,7 +137,6 @@ class Exported(Result):
     form: str
     split: str
     scores: str = ""
-    number: int | None = None
 
     def __post_init__(self) -> None:
         check_names("form", [self.form], FORMS)
@@ -165,64 +144,64 @@ class Exported(Result):
             fields = (field for field in self.table.table.schema if field.type == pa.float64())
             columns = [field.name for field in fields if field.name not in NOT_SCORES]
             check_names("column of scores", [self.scores], columns)
-        queries, _, sides = self._sides
+        table, queries, positives, negatives = self._rows
         if not len(queries):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
-        missing = [np.isnan(side["score"].to_numpy()).sum() if self.scores else 0 for _, side in sides]
-        if any(missing):
-            lost = f"{missing[0]:,} positives and {missing[1]:,} negatives"
-            raise InputError(f"{lost} have no {self.scores}; score both: score_pairs (a rating has one of each query)")
+        if self.scores:
+            scores = table.table[self.scores].to_numpy()
+            missing = [int(np.isnan(scores[rows[rows >= 0]]).sum()) for rows in (positives, negatives)]
+            if any(missing):
+                lost = f"{missing[0]:,} positives and {missing[1]:,} negatives have no {self.scores}"
+                raise InputError(f"{lost}; score both: score_pairs (a rating has one of each query)")
 
     @cached_property
-    def _sides(self) -> tuple[Rows, DocumentTexts, list[tuple[Rows, pa.Table]]]:
-        """Rows of the queries with negatives, by judgement; the texts; of positives and of negatives offsets, and rows.
+    def _rows(self) -> tuple[Negatives, Rows, Rows, Rows]:
+        """The table with a row for each positive; (n,) the queries that go along, by their rows in the collection.
 
-        Negatives lie by rank. A document has its row in the texts, its id, and its score.
+        Then (n, ·) the rows in the table of each query's positives, by judgement, and of its
+        negatives, by rank; −1 where a list is short.
         """
-        of_query, texts = self.table.texts_in(self.collection)
-        keep, table, rows = self.table.keep, self.table.table, np.asarray(texts.rows)
-        positives = self.collection.positives(self.split)
-        places = positives.places(of_query)
-        order = np.lexsort((table["rank"].to_numpy(), places))
-        order = order[(keep & (places >= 0))[order]]  # kept rows of the split's queries, by query and rank
-        listed, counts = np.unique(places[order], return_counts=True)
-        queries = positives.query_rows[listed]
-        place, answers = positives.pairs_of(queries)
-        column = self.scores or ("score" if FORMS[self.form].ranked else "")
-        scores = table[column].to_numpy() if column else np.full(len(table), None)
-        of_answers = np.full(len(answers), None)
-        if self.scores:  # rejected rows of the table have those of the positives
-            rejected = PairIndex(of_query, np.where(keep, -1, rows))
-            of_answers = np.append(scores, np.nan)[rejected.places(queries[place], answers)]
-        answer_ids = self.collection.documents["doc_id"].take(pa.array(answers))
-        ids = table["doc_id"].take(pa.array(order))
-        documents = (
-            pa.table({"row": answers, "doc_id": answer_ids, "score": of_answers}),
-            pa.table({"row": rows[order], "doc_id": ids, "score": scores[order]}),
-        )
-        ends = (np.cumsum([0, *each]) for each in (positives.counts[listed], counts))
-        return queries, texts, list(zip(ends, documents, strict=True))
+        known = self.collection.positives(self.split)
+        negatives = self.table.lists_in(self.collection, known.query_rows)
+        fewest = negatives.shape[1] if self.form == "tuples" else 1
+        chosen = (negatives >= 0).sum(axis=1) >= max(fewest, 1)
+        queries = known.query_rows[chosen]
+        place, documents = known.pairs_of(queries)
+        query_ids = take(self.collection.queries["query_id"], queries[place])
+        table, rows = self.table.with_rejected(query_ids, take(self.collection.documents["doc_id"], documents))
+        positives = np.full((len(queries), int(known.counts_of(queries).max(initial=0))), -1)
+        positives[place, ranks_within(place)] = rows
+        return table, queries, positives, negatives[chosen]
 
-    def _passages(self, documents: pa.Table) -> Iterator[Passage]:
-        """Yield documents with their titles and texts, which are read together."""
-        rows = documents["row"].to_numpy()
-        titles = np.full(len(rows), "", object)
-        titles[rows >= 0] = take(self.collection.documents["title"], rows[rows >= 0]).to_pylist()
-        texts = DocumentTexts(self.collection, rows, self._sides[1].own)[:]
-        return map(Passage, texts, documents["doc_id"].to_pylist(), titles, documents["score"].to_pylist())
+    @cached_property
+    def _texts(self) -> DocumentTexts:
+        return self._rows[0].texts_in(self.collection)[1]
+
+    def _passages(self, lists: Rows, scores: str) -> Iterator[list[Passage]]:
+        """Yield the documents of each list, (n, k) rows of the table, with their scores of a column, if it has a name.
+
+        Titles and texts are read together.
+        """
+        rows, table = lists[lists >= 0], self._rows[0].table
+        documents, titles = np.asarray(self._texts.rows)[rows], np.full(len(rows), "", object)
+        inside = documents >= 0
+        titles[inside] = take(self.collection.documents["title"], documents[inside]).to_pylist()
+        values = take(table[scores], rows).to_pylist() if scores else repeat(None)
+        passages = map(Passage, self._texts.take(rows), take(table["doc_id"], rows).to_pylist(), titles, values)
+        for count in (lists >= 0).sum(axis=1).tolist():
+            yield list(islice(passages, count))
 
     def records(self) -> Iterator[Record]:
         """Yield the records, with their texts, which are read as they are needed."""
-        queries, _, sides = self._sides
-        ids, number = self.collection.queries["query_id"], self._number()
+        _, queries, positives, negatives = self._rows
+        ranked = self.scores or ("score" if self.form == "tevatron" else "")
         for start in range(0, len(queries), AT_ONCE):
-            block = queries[start : start + AT_ONCE]
-            read = [self._passages(side[ends[start] : ends[start + len(block)]]) for ends, side in sides]
-            asked = zip(self.collection.query_texts(block), take(ids, block).to_pylist(), strict=True)
-            for at, (query, query_id) in enumerate(asked, start):
-                counts = (int(ends[at + 1] - ends[at]) for ends, _ in sides)
-                positives, negatives = map(list, map(islice, read, counts))
-                yield from FORMS[self.form].records(Example(query, positives, negatives, query_id=query_id), number)
+            part = slice(start, start + AT_ONCE)
+            sides = self._passages(positives[part], self.scores), self._passages(negatives[part], ranked)
+            ids = take(self.collection.queries["query_id"], queries[part]).to_pylist()
+            examples = map(Example, self.collection.query_texts(queries[part]), *sides, ids)
+            for example in examples:
+                yield from FORMS[self.form](example)
 
     def to_arrow(self) -> pa.Table:
         """Return the records as an Arrow table."""
@@ -252,25 +231,22 @@ class Exported(Result):
         """Return how many queries, positives and negatives go along, and how many rows do not."""
         rows = [(name.replace("_", " "), f"{count:,}") for name, count in self._counts().items()]
         scores = f", with {self.scores} as scores" if self.scores else ""
-        return [Table(f"{self.form} for {FORMS[self.form].tool}{scores}", ("", "count"), rows)]
+        return [Table(f"{self.form}{scores}", ("", "count"), rows)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form, its tool, the scores, and the counts."""
-        facts = {"form": self.form, "tool": FORMS[self.form].tool, "scores": self.scores or None}
-        return {**facts, "split": self.split, **self._counts()}
+        """Return the form, the split, the scores, and the counts."""
+        return {"form": self.form, "scores": self.scores or None, "split": self.split, **self._counts()}
 
     def _counts(self) -> dict[str, int]:
-        positives, negatives = (np.diff(ends) for ends, _ in self._sides[2])
+        _, queries, *lists = self._rows
+        positives, negatives = (int((rows >= 0).sum()) for rows in lists)
+        others = int(self.table.keep.sum()) - negatives
         return {
-            "queries": len(positives),
-            "positives": int(positives.sum()),
-            "negatives": int(negatives.sum()),
-            "records": int(FORMS[self.form].counted(positives, negatives, self._number())),
-            "rows_of_other_queries": int(self.table.keep.sum() - negatives.sum()),
+            "queries": len(queries),
+            "positives": positives,
+            "negatives": negatives,
+            "rows_of_other_queries": others,
         }
-
-    def _number(self) -> int:
-        return self.number or int(np.diff(self._sides[2][1][0]).max())
 
 
 IDS = {name: pa.string() for name in ("query_id", "doc_id", "source")}
@@ -458,23 +434,18 @@ class Negatives(Result):
             InputError: the collection is not known, or nothing is there to export.
             UnknownNameError: no such form.
         """
-        return self._exported(form, scores).write(path)
+        if self.collection is None:
+            raise InputError("the texts of this table are not known; name the collection that it was made from")
+        return Exported(self.collection, self, form, self.split, scores).write(path)
 
-    def to_pandas(self, form: str = "") -> Any:
-        """Return the table as a DataFrame; in a form of `foils.export`, as triplets, its kept rows with their texts.
+    def to_pandas(self) -> Any:
+        """Return the table as a DataFrame.
 
         Raises:
             MissingExtraError: pandas is not installed.
-            InputError: the collection is not known, or nothing is there to export.
-            UnknownNameError: no such form.
         """
         require("pandas", "hub")
-        return (self._exported(form).to_arrow() if form else self.table).to_pandas()
-
-    def _exported(self, form: str, scores: str = "") -> Exported:
-        if self.collection is None:
-            raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return Exported(self.collection, self, form, self.split, scores)
+        return self.table.to_pandas()
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts, and the settings that made the table."""
@@ -580,6 +551,25 @@ class Negatives(Result):
                 raise InputError(f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown})")
         return queries, np.where(has_text, -1, documents)
 
+    def lists_in(self, collection: Collection, query_rows: Rows, most: int | None = None) -> Rows:
+        """Return the kept rows of each query by rank, (n, k); −1 where a list is short.
+
+        Args:
+            collection: that the table belongs to.
+            query_rows: (n,) rows of queries in the collection.
+            most: rows of a query, at most, the first by rank; None: k is the length of the longest list.
+
+        Raises:
+            InputError: ids that the collection does not know.
+        """
+        kept = np.flatnonzero(self.keep)
+        of_query, rank = self.rows_in(collection)[0][kept], self.table["rank"].to_numpy()[kept]
+        order = np.lexsort((rank, of_query))
+        begin, end = (np.searchsorted(of_query[order], query_rows, side) for side in ("left", "right"))
+        longest = int((end - begin).max(initial=0))
+        place = begin[:, None] + np.arange(min(longest, most or longest))
+        return np.append(kept[order], -1)[np.where(place < end[:, None], place, -1)]
+
     def texts_in(self, collection: Collection) -> tuple[Rows, DocumentTexts]:
         """Return (n,) query rows in a collection, and the texts of the documents.
 
@@ -658,28 +648,23 @@ class Recapture:
         return cls(labelled * share, labelled, kept, way, len(k), labelled * deviation)
 
     @classmethod
-    def of(cls, provenance: Mapping[str, Any]) -> Recapture | None:
+    def of(cls, negatives: Negatives) -> Recapture | None:
         """Read it from a table's provenance; None where the table does not say, or not in which way.
+
+        None also where rows were rejected since: it is then that of other rows.
 
         Raises:
             InputError: what the table says are no counts.
         """
-        recapture = provenance.get("recapture")
+        recapture = negatives.provenance.get("recapture")
         if recapture is None:
             return None
-        known = dict(recapture) if isinstance(recapture, Mapping) else {}
-        counts: dict[str, Any] = {name: known.get(name) for name in ("returned", "labelled", "kept")}
-        counts |= {name: known[name] for name in ("queries", "standard_error") if known.get(name) is not None}
-        if not all(isinstance(each, (int, float)) and 0 <= each <= sys.float_info.max for each in counts.values()):
-            raise InputError(f"the recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept")
-        return cls(**counts, way=str(known["way"])) if "way" in known else None
-
-    @classmethod
-    def of_table(cls, negatives: Negatives) -> Recapture | None:
-        """Read it from a table; None also where rows were rejected since: it is then that of other rows."""
-        recapture = cls.of(negatives.provenance)
-        return recapture if recapture is not None and recapture.kept == negatives.keep.sum() else None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what provenance says of it."""
-        return asdict(self)
+        try:
+            known = cls(**recapture)
+            counts = known.returned, known.labelled, known.kept, known.standard_error or 0
+            if not all(0 <= each <= sys.float_info.max for each in counts):
+                raise ValueError("a count is below 0, or infinite")
+        except (TypeError, ValueError) as error:
+            expected = "expected counts returned, labelled, kept"
+            raise InputError(f"the recapture is {str(recapture)[:200]}; {expected}") from error
+        return known if "way" in recapture and known.kept == negatives.keep.sum() else None

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, PairIndex, Rows
-from foils.data.records import Complaints, numbered_lines, whole_json, whole_number
+from foils.data.records import Complaints, numbered_lines, read_sealed, whole_number
 from foils.data.tables import codes
 from foils.data.tokens import Analyser, BM25Settings
 from foils.runtime.errors import FormatError, InputError, check_names
-from foils.runtime.files import SEAL, TREC, check_output, unsealed, write_sealed, write_whole
+from foils.runtime.files import TREC, check_output, write_sealed, write_whole
 from foils.runtime.options import Option
 
 Scores = npt.NDArray[np.float64]
@@ -187,14 +187,12 @@ def check_ids(ids: Iterable[str]) -> None:
 def without_identical(run: Run, collection: Collection) -> Run:
     """Return a run without the document that has a query's own id (`Collection.identical`), ranked anew."""
     table = run.table
-    alike = np.flatnonzero(pc.equal(table["query_id"], table["doc_id"]).to_numpy())
-    queries = collection.query_rows(table["query_id"].take(pa.array(alike)))
-    identical = alike[(queries >= 0) & (collection.identical[queries] >= 0)] if len(alike) else alike
-    if not len(identical):
+    queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+    identical = (documents >= 0) & (queries >= 0) & (collection.identical[queries] == documents)
+    if not identical.any():
         return run
-    table = table.take(pa.array(np.delete(np.arange(len(table)), identical)))
-    scores = table["score"].to_numpy()
-    return Run.ranked(table["query_id"], table["doc_id"], scores, name=run.name, facts=run.facts)
+    table = table.filter(pa.array(~identical))
+    return Run.ranked(table["query_id"], table["doc_id"], table["score"], name=run.name, facts=run.facts)
 
 
 def ranks_within(groups: npt.ArrayLike) -> npt.NDArray[np.int32]:
@@ -452,16 +450,11 @@ class Fusion:
         if not path.is_file():
             return None
         try:
-            facts = whole_json(path)
-            # of versions before 0.4 it has no checksum
-            fusion = cls(**(unsealed(facts) if SEAL in facts else facts))
+            fusion = cls(**read_sealed(path))
             BM25Settings().over(fusion.bm25)
-            known = fusion.normalisation == "z" and fusion.deploys in ("both", "model", "bm25")
-            if known and 0 <= fusion.weight <= 1 and isinstance(fusion.base, str):
-                return fusion
-        except (TypeError, ValueError, InputError):
-            pass
-        raise FormatError("no retriever as foils tune writes it; tune again", path)
+        except (TypeError, InputError) as error:
+            raise FormatError("no retriever as foils tune writes it; tune again", path) from error
+        return fusion
 
 
 def deployed(model: Any) -> str:

@@ -6,6 +6,7 @@ A source is our Parquet, records of the forms that training tools have, a table 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,11 +22,11 @@ from foils.data.pairs import OF_SOURCE, ROLES, Columns, Example, Passage, plain,
 from foils.data.read import CollectionLike, CollectionSettings, read_hf
 from foils.data.records import Complaints, arrow_table, listed_rows, parts_of, table_form
 from foils.data.run import Run, ranks_within
-from foils.data.tables import ArrowTable, DataSet, Provenance, provenance, take
+from foils.data.tables import ArrowTable, DataSet, Provenance, provenance
 from foils.data.tokens import comparable
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest
-from foils.runtime.options import Option, door, refuse, spelled
+from foils.runtime.options import Option, door
 
 log = logging.getLogger(__name__)
 
@@ -48,61 +49,64 @@ class _SourceRows:
     def __init__(self, collection: Collection) -> None:
         self.collection = collection
         self.repeated = 0
-        self._rows: dict[tuple[int, int], float] = {}  # their scores
-        # ids and texts of documents that are not in the collection: −1, −2, …
-        self._own: list[tuple[str, str]] = []
-        self._query_rows = {key: row for row, key in enumerate(collection.queries["query_id"].to_pylist())}
+        self._rows: dict[tuple[str, str], tuple[int, float]] = {}  # rank and score of each (query, document)
+        self._texts: dict[str, str] = {}  # of documents that are not in the collection, by id
+        self._counts = Counter[str]()  # documents of each query
+        self._query_ids = set(collection.queries["query_id"].to_pylist())
         self._doc_rows = {key: row for row, key in enumerate(collection.documents["doc_id"].to_pylist())}
 
     @cached_property
-    def _queries(self) -> dict[str, int]:
-        """Text of a query, white space squeezed -> row; of equal texts the first row wins."""
-        texts = map(squeezed, self.collection.queries["text"].to_pylist()[::-1])
-        return dict(zip(texts, range(len(self.collection.queries))[::-1], strict=True))
+    def _queries(self) -> dict[str, str]:
+        """Text of a query, white space squeezed -> its id; of equal texts the first one's."""
+        known: dict[str, str] = {}
+        for row in self.collection.queries.to_pylist():
+            known.setdefault(squeezed(row["text"]), row["query_id"])
+        return known
 
     @cached_property
-    def _documents(self) -> dict[str, int]:
-        """Text of a document, alone and with its title -> row; of equal texts the first row wins."""
-        known: dict[str, int] = {}
-        columns = (self.collection.documents[key].to_pylist() for key in ("title", "text"))
-        for row, (title, text) in enumerate(zip(*columns, strict=True)):
-            known.setdefault(squeezed(f"{title} {text}"), row)
-            known.setdefault(squeezed(text), row)
+    def _documents(self) -> dict[str, str]:
+        """Text of a document, alone and with its title -> its id; of equal texts the first one's."""
+        known: dict[str, str] = {}
+        columns = (self.collection.documents[key].to_pylist() for key in ("doc_id", "title", "text"))
+        for doc_id, title, text in zip(*columns, strict=True):
+            known.setdefault(squeezed(f"{title} {text}"), doc_id)
+            known.setdefault(squeezed(text), doc_id)
         return known
 
     def add(self, example: Example) -> None:
         """Add an example; its query is known by its id where the collection has it, or else by its text."""
-        text = example.query
-        query = self._query_rows.get(example.query_id)
-        if query is None and text is not None:
-            query = self._queries.get(squeezed(text))
+        text, query = example.query, example.query_id
+        if query not in self._query_ids:
+            query = None if text is None else self._queries.get(squeezed(text))
         if query is None:
             asked = f"query_id {example.query_id!r}" if text is None else f"query {text[:60]!r}"
             raise InputError(f"unknown {asked}: the collection {self.collection.name} has no such query")
         for each in example.negatives:
             pair = query, self._document(each)
-            self.repeated += pair in self._rows
-            self._rows.setdefault(pair, np.nan if each.score is None else each.score)
+            if pair in self._rows:
+                self.repeated += 1
+            else:
+                self._rows[pair] = self._counts[query], np.nan if each.score is None else each.score
+                self._counts[query] += 1
 
-    def _document(self, passage: Passage) -> int:
-        """The row of a document, which is known by its id, or else by its text; a new one where it is not known.
+    def _document(self, passage: Passage) -> str:
+        """The id of a document, which is known by its id, or else by its text; a new one where it is not known.
 
         Another text of one that has an id is refused.
         """
-        text, doc_id = passage.whole, passage.doc_id
-        row = self._doc_rows.get(doc_id or text_id(text))
-        if row is None and not doc_id:
-            row = self._documents.get(squeezed(text))
-        if row is None:
+        text, doc_id = passage.whole, passage.doc_id or text_id(passage.whole)
+        if not passage.doc_id and doc_id not in self._doc_rows:
+            doc_id = self._documents.get(squeezed(text), doc_id)
+        row, known = self._doc_rows.get(doc_id, -1), self._texts.get(doc_id)
+        if row < 0 and known is None:
             if not text:
                 raise InputError(f"the document {doc_id!r} is neither in the collection nor given with a text")
-            row = self._doc_rows[doc_id or text_id(text)] = -1 - len(self._own)
-            self._own.append((doc_id or text_id(text), text))
-        elif doc_id and text:
-            known = self._own[-1 - row][1] if row < 0 else self.collection.document_texts([row])[0]
+            self._texts[doc_id] = text
+        elif passage.doc_id and text:
+            known = self.collection.document_texts([row])[0] if known is None else known
             if not squeezed(known).endswith(squeezed(text)):  # the title may be left out
                 raise InputError(f"the document {doc_id!r} has another text elsewhere; give it an id of its own")
-        return row
+        return doc_id
 
     def negatives(self, name: str, file: str) -> Negatives:
         """Return the table, rejected what is no negative.
@@ -111,17 +115,12 @@ class _SourceRows:
             name: of the source.
             file: where the rows come from.
         """
-        queries, documents = np.array([*self._rows], np.int64).reshape(-1, 2).T
-        scores = np.array([*self._rows.values()], np.float64)
-        order, ranks = np.argsort(queries, kind="stable"), np.zeros(len(queries), np.int32)
-        ranks[order] = ranks_within(queries[order])
-        stored = self.collection.documents["doc_id"]
-        every_id = pa.chunked_array([*stored.chunks, pa.array([key for key, _ in self._own], pa.string())])
-        doc_ids = take(every_id, np.where(documents < 0, len(stored) - 1 - documents, documents))
-        table = negatives_table(take(self.collection.queries["query_id"], queries), doc_ids, name, ranks, scores)
-        if (documents < 0).any():
-            texts = pa.array([text for _, text in self._own], pa.large_string())
-            table = table.append_column("text", texts.take(pa.array(-1 - documents, mask=documents >= 0)))
+        query_ids, doc_ids = ([pair[at] for pair in self._rows] for at in (0, 1))
+        ranks, scores = ([row[at] for row in self._rows.values()] for at in (0, 1))
+        table = negatives_table(query_ids, doc_ids, name, ranks, scores)
+        if self._texts:
+            texts = pa.array([self._texts.get(doc_id) for doc_id in doc_ids], pa.large_string())
+            table = table.append_column("text", texts)
         origin = _imported(file, self.collection, repeated=self.repeated)
         return without_own(Negatives(table, origin), self.collection, file, by_text=True)
 
@@ -316,7 +315,6 @@ def export(
     *,
     form: Annotated[str, Option(names=(*FORMS, *ALIASES))] = "triplets",
     scores: Annotated[str | None, Option(metavar="COLUMN")] = None,
-    number: Annotated[int | None, Option(least=1)] = None,
     split: str = "train",
     reading: CollectionSettings,
 ) -> Exported:
@@ -324,16 +322,15 @@ def export(
 
     Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers, PyLate),
     flagembedding and tevatron. sentence-transformers and pylate stand for triplets, which both
-    train on; triplet, n-tuple, labeled-pair and labeled-list are sentence-transformers' names.
-    Files are JSON lines.
+    train on; triplet, n-tuple, labeled-pair and labeled-list are sentence-transformers' names. A
+    tuple has as many negatives as the query with most has; queries with fewer are left out. Files
+    are JSON lines.
 
     Args:
         form: Form of the records.
         scores: Column of the table whose scores go along, of positives and negatives: score,
             cosine, logit, elo, … The table of foils rate and of foils score-pairs has those of
             positives.
-        number: Negatives in an n-tuple; shorter lists are left out. Default: as many as the
-            positive with most has.
         split: Split of the judgements whose positives go along.
 
     Example:
@@ -343,8 +340,5 @@ def export(
         InputError: nothing to export, or scores that are missing.
         UnknownNameError: no such form, split or column.
     """
-    form = ALIASES.get(form, form)
-    if form != "tuples":
-        refuse({"number": number}, f"with {spelled('form')} {form}; it goes with {spelled('form')} tuples")
     loaded = reading.open(collection)
-    return Exported(loaded, as_source(source, loaded).negatives, form, split, scores or "", number)
+    return Exported(loaded, as_source(source, loaded).negatives, ALIASES.get(form, form), split, scores or "")

@@ -139,7 +139,7 @@ def training_rows(
     if form != "pairs":
         if negatives is None:
             raise InputError(f"{form} need a table of negatives; give one, or train on pairs")
-        lists = _kept_lists(negatives, collection, queries, per_query)
+        lists = negatives.lists_in(collection, queries, per_query)
         covered = np.asarray((lists >= 0).any(axis=1))
         if not covered.any():
             raise InputError(f"nothing to train on: no query of the split {split!r} has a kept negative")
@@ -170,17 +170,6 @@ def _rated_best(negatives: Negatives, collection: Collection) -> tuple[Rows, Row
     unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since
     inside = unlabelled & (document >= 0)
     return query[inside], document[inside], int((unlabelled & ~inside).sum())
-
-
-def _kept_lists(negatives: Negatives, collection: Collection, queries: Rows, per_query: int | None) -> Rows:
-    """Return the kept rows of each query by rank, (N, k); −1 where a list is short."""
-    kept = np.flatnonzero(negatives.keep)
-    of_query, rank = negatives.rows_in(collection)[0][kept], negatives.table["rank"].to_numpy()[kept]
-    order = np.lexsort((rank, of_query))
-    begin, end = (np.searchsorted(of_query[order], queries, side) for side in ("left", "right"))
-    longest = int((end - begin).max(initial=0))
-    place = begin[:, None] + np.arange(min(longest, per_query or longest))
-    return np.append(kept[order], -1)[np.where(place < end[:, None], place, -1)]
 
 
 # Several data sets as one

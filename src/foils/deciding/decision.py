@@ -360,7 +360,7 @@ def _source(measured: Measured, bit: int, negatives: Negatives, logs: Float64s, 
     triplets = np.flatnonzero(measured.records.members >> bit & 1)
     if not len(triplets):
         return Source(triplets, Odds(np.log([LEAST_RATIO])), math.nan, UNCOUNTED)
-    odds, recapture = Odds(logs[triplets]), Recapture.of_table(negatives)
+    odds, recapture = Odds(logs[triplets]), Recapture.of(negatives)
     if recapture is None or not recapture.kept:
         outside = (np.asarray(measured.records.texts.rows)[measured.records.document[triplets]] < 0).mean()
         return Source(triplets, odds, math.nan, OUTSIDE if outside > 0.5 else UNCOUNTED)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -271,7 +271,7 @@ class Miner:
             weights = known.counts_of(queries)
             returned = weights * PairIndex(*mined).contain(queries, documents)
         recapture = Recapture.estimated(returned, weights, labelled=int(labels.sum()), kept=kept, way=way)
-        return {"recapture": recapture.to_json()}
+        return {"recapture": asdict(recapture)}
 
     @cached_property
     def _looks(self) -> LookAlikes:

@@ -227,7 +227,8 @@ def mine_hard_negatives(
     positives = _by_query(collection, *rows, of_positives.scores if output_scores else None)
     examples: Iterator[Example] = map(Example, collection.queries["text"].to_pylist(), positives, negatives)
     if output_format != "labeled-pair":  # a record for each positive with negatives
-        known = (each for each in examples if each.negatives)
+        fewest = num_negatives if output_format == "n-tuple" else 1
+        known = (each for each in examples if len(each.negatives) >= fewest)
         examples = (each._replace(positives=[positive]) for each in known for positive in each.positives)
     return _data_set(examples, output_format, num_negatives, output_scores, column_names)
 
@@ -238,8 +239,8 @@ def _data_set(
     """Return the records of examples, with the caller's names of the columns of queries and of positives."""
     form = FORMS[output_format]
     blank = [Passage("", score=0.0 if scored else None)] * number
-    columns = pa.Table.from_pylist([*form(Example("", blank[:1], blank), number)]).slice(0, 0)
-    records = (record for example in examples for record in form(example, number))
+    columns = pa.Table.from_pylist([*form(Example("", blank[:1], blank))]).slice(0, 0)
+    records = (record for example in examples for record in form(example))
     parts = map(pa.Table.from_pylist, iter(lambda: list(islice(records, PIECE)), []))
     table = pa.concat_tables([columns, *parts])  # an empty data set has columns, too
     query, positive = column_names
