@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foils
-from foils.data import Collection, Labels, Negatives
+from foils.data import Collection, Labels
 from foils.data.labels import LABEL_COLUMNS, is_program, with_judgements
-from foils.data.negatives import REQUIRED
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from foils.runtime.files import LABEL_FILES
 
@@ -137,8 +136,6 @@ def test_matching_takes_people_before_programs_and_counts_what_is_not_judged() -
     np.testing.assert_allclose(probability[0], 0.5 / 4)
     assert len(given.match(pairs.slice(0, 0))[0]) == 0
     np.testing.assert_array_equal(labels().match(pairs)[0], [nan] * 5)
-    table = pa.table([["q1"], ["d1"], ["s"], [0], [0.5]], schema=REQUIRED)
-    np.testing.assert_array_equal(given.match(Negatives(table))[0], [1])
 
 
 def test_a_colon_makes_a_judge_a_program() -> None:

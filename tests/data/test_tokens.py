@@ -23,12 +23,13 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from fakes import memory_of
 from foils.data import Collection
 from foils.data.tokens import (
+    ANALYSER,
     LANGUAGES,
     TOKENIZERS,
-    Analyser,
     BM25Settings,
     DocumentSets,
     alphanumeric,
+    bm25_tokenizer,
     comparable,
     cut_by_bytes,
     folded,
@@ -37,6 +38,7 @@ from foils.data.tokens import (
     main_script,
     near_pairs,
     search_terms,
+    stop_words,
 )
 from foils.mining import BM25Retriever
 from foils.runtime import memory
@@ -299,19 +301,19 @@ def test_every_language_has_a_stemmer_for_documents_and_queries(language: str) -
     rows, _ = BM25Retriever(collection, language=language).search(np.array([0]), 2)
     assert rows.tolist() == [[0, -1]]
     if language not in ("auto", "none"):
-        asked = Analyser(language).tokenizer().tokenize(["nationalities"], show_progress=False, return_as="string")
+        asked = bm25_tokenizer(language).tokenize(["nationalities"], show_progress=False, return_as="string")
         assert asked == [[Stemmer.Stemmer(language).stemWord("nationalities")]]
 
 
 def test_stop_words_are_those_of_the_language_and_none_where_there_is_no_list() -> None:
-    assert {"der", "fur"} & {*Analyser("german").stop_words} == {"der"}
-    assert {"the", "of"} < {*Analyser("english").stop_words} == {*Analyser("porter").stop_words}
-    assert "het" in Analyser("dutch_porter").stop_words
-    assert Analyser("basque").stop_words == Analyser("none").stop_words == ()
+    assert {"der", "fur"} & {*stop_words("german")} == {"der"}
+    assert {"the", "of"} < {*stop_words("english")} == {*stop_words("porter")}
+    assert "het" in stop_words("dutch_porter")
+    assert stop_words("basque") == stop_words("none") == ()
 
 
 def test_what_is_given_goes_before_what_a_folder_keeps() -> None:
-    kept = {"analyser": Analyser.name, "language": "german", "k1": 0.9, "b": 0.4}
+    kept = {"analyser": ANALYSER, "language": "german", "k1": 0.9, "b": 0.4}
     assert BM25Settings().over(kept) == BM25Settings(language="german", k1=0.9, b=0.4)
     assert BM25Settings(language="english", k1=1.2).over(kept) == BM25Settings(language="english", k1=1.2, b=0.4)
     assert BM25Settings(language="german", k1=0.9, b=0.4).facts == kept

@@ -165,7 +165,7 @@ def test_a_recapture_of_other_rows_is_not_used(sources):
     for per_query, counted in ((4, True), (3, False)):
         cut = first_negatives(sources["bm25"], per_query)
         assert int(cut.keep.sum()) == 20 * per_query
-        assert (Recapture.of_table(cut) is not None) == counted
+        assert (Recapture.of(cut) is not None) == counted
 
 
 def test_a_digest_sees_what_is_trained_on(sources):

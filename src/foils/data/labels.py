@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import QRELS, TRAIN, Collection, pair_keys, rows_of
-from foils.data.negatives import Negatives
 from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
 from foils.data.tables import Provenance, column_or_nulls, with_types, write_table
@@ -243,7 +242,7 @@ class Labels:
         positives, others = (mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist() for kind in CHECKS)
         return (positives.count(1), len(positives)), (others.count(0), len(others))
 
-    def match(self, pairs: Negatives | pa.Table, *, judge: str | None = None) -> tuple[Floats, Floats]:
+    def match(self, pairs: pa.Table, *, judge: str | None = None) -> tuple[Floats, Floats]:
         """Return what is known of other pairs: (n,) 1, 0 or NaN, and (n,) the probability of being drawn and judged.
 
         Where several people judged a pair the majority counts, and a tie is no judgement. The
@@ -265,8 +264,7 @@ class Labels:
         drawn[first[has_one]] = probabilities[has_one]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
         probability = np.where(judged, drawn * judged.sum() / max(int(np.isfinite(drawn).sum()), 1), np.nan)
-        table = pairs.table if isinstance(pairs, Negatives) else pairs
-        rows = rows_of(pair_keys(table), pair_keys(self.table))
+        rows = rows_of(pair_keys(pairs), pair_keys(self.table))
         place = np.where(rows >= 0, np.append(first, -1)[rows], -1)
         return np.append(relevant, np.nan)[place], np.append(probability, np.nan)[place]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -16,12 +17,13 @@ import pyarrow.compute as pc
 from foils.data.collection import Collection, PairIndex, Rows
 from foils.data.records import Complaints, numbered_lines, read_sealed, whole_number
 from foils.data.tables import codes
-from foils.data.tokens import Analyser, BM25Settings
+from foils.data.tokens import bm25_tokenizer
 from foils.runtime.errors import FormatError, InputError, check_names
 from foils.runtime.files import TREC, check_output, write_sealed, write_whole
 from foils.runtime.options import Option
 
 Scores = npt.NDArray[np.float64]
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,7 @@ class Run:
                 complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
                 continue
             query, _, document, rank, written, tag = fields
-            try:
-                score = float(written if written.isascii() and "_" not in written else "nan")
-            except ValueError:
-                score = float("nan")
+            score = float(written) if NUMBER.fullmatch(written) else np.nan
             if not np.isfinite(score):
                 complaints.add(f"the score {written!r} is not a finite number", line)
                 continue
@@ -397,13 +396,8 @@ class Fusion:
 
         Args:
             texts: (n,) of documents, or of queries.
-
-        Raises:
-            InputError: the file does not say how BM25 read texts.
         """
-        if "language" not in self.bm25:
-            raise InputError(f"{TUNED_FILE} does not say how BM25 read texts; tune again with this version")
-        tokenizer = Analyser(self.bm25["language"]).tokenizer()
+        tokenizer = bm25_tokenizer(self.bm25["language"])
         return list(tokenizer.tokenize(list(texts), update_vocab=True, return_as="string", show_progress=False))
 
     def fuse(self, bm25: Mapping[D, float], model: Mapping[D, float]) -> list[tuple[D, float]]:
@@ -450,11 +444,9 @@ class Fusion:
         if not path.is_file():
             return None
         try:
-            fusion = cls(**read_sealed(path))
-            BM25Settings().over(fusion.bm25)
-        except (TypeError, InputError) as error:
+            return cls(**read_sealed(path))
+        except (TypeError, FormatError) as error:
             raise FormatError("no retriever as foils tune writes it; tune again", path) from error
-        return fusion
 
 
 def deployed(model: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -229,9 +229,7 @@ A_SOURCE = (
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 OWN = "negatives"  # name of a source that has none
-SourceLike = Annotated[
-    str | Path | Negatives | NamedSource | ArrowTable | DataSet, Option(metavar="SOURCE", help=A_SOURCE)
-]
+SourceLike = Annotated[str | Path | Negatives | ArrowTable | DataSet, Option(metavar="SOURCE", help=A_SOURCE)]
 SourcesLike = Annotated[
     SourceLike | Mapping[str, SourceLike] | Sequence[SourceLike],
     Option(metavar="SOURCE", help=SOURCES, repeated=True),
@@ -276,8 +274,6 @@ def as_source(source: SourceLike, collection: Collection | None, *, name: str = 
         FormatError: what is wrong in a file, with lines.
         MissingExtraError: pairs of `hf:NAME` without the extra `hub`.
     """
-    if isinstance(source, NamedSource):
-        return replace(source, name=name or source.name)
     path, read = None, cast(Any, source)
     if isinstance(source, (str, Path)):
         before, equals, after = str(source).partition("=")

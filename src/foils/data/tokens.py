@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from threading import Lock
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -379,32 +379,29 @@ def load_bm25s() -> Any:
     return bm25s
 
 
-@dataclass(frozen=True)
-class Analyser:
-    """Makes terms of texts: words, and character bigrams of scripts without blanks, stemmed, without stop words.
+ANALYSER = "words-and-bigrams"
+"""Name of the rule that cuts texts into terms for BM25, `search_terms`, in provenance."""
 
-    Attributes:
-        language: of the Snowball stemmer and of the stop words, those of bm25s where it has some;
-            none: neither.
-        name: of the rule that cuts texts, `search_terms`, as provenance has it.
+
+def stop_words(language: str) -> tuple[str, ...]:
+    """Return the words that are no terms, folded: bm25s' list of a language; empty where it has none."""
+    list_of = {"english": "EN", "porter": "EN", "dutch_porter": "DUTCH"}
+    suffix = list_of.get(language, language.upper())
+    words = getattr(load_bm25s().stopwords, f"STOPWORDS_{suffix}", ())
+    return tuple(dict.fromkeys(map(folded, words)))
+
+
+def bm25_tokenizer(language: str) -> Any:
+    """Return bm25s' tokenizer of the terms of texts, which numbers them as they come.
+
+    Terms are words, and character bigrams of scripts without blanks, stemmed, without stop words.
+
+    Args:
+        language: of the Snowball stemmer and of the stop words; none: neither.
     """
-
-    language: str
-    name: ClassVar[str] = "words-and-bigrams"
-
-    @cached_property
-    def stop_words(self) -> tuple[str, ...]:
-        """Words that are no terms, folded; empty where bm25s has no list for the language."""
-        list_of = {"english": "EN", "porter": "EN", "dutch_porter": "DUTCH"}
-        suffix = list_of.get(self.language, self.language.upper())
-        words = getattr(load_bm25s().stopwords, f"STOPWORDS_{suffix}", ())
-        return tuple(dict.fromkeys(map(folded, words)))
-
-    def tokenizer(self) -> Any:
-        """Return bm25s' tokenizer of these terms, which numbers them as they come."""
-        stemmer = None if self.language == NONE else Stemmer.Stemmer(self.language)
-        options = {"splitter": search_terms, "stopwords": self.stop_words, "stemmer": stemmer, "lower": False}
-        return load_bm25s().tokenization.Tokenizer(**options)
+    stemmer = None if language == NONE else Stemmer.Stemmer(language)
+    options = {"splitter": search_terms, "stopwords": stop_words(language), "stemmer": stemmer, "lower": False}
+    return load_bm25s().tokenization.Tokenizer(**options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -449,7 +446,7 @@ class BM25Settings(Settings):
     @property
     def facts(self) -> dict[str, Any]:
         """What provenance says of settings that are resolved."""
-        return {"analyser": Analyser.name, **vars(self)}
+        return {"analyser": ANALYSER, **vars(self)}
 
 
 def main_script(collection: Collection) -> tuple[str, float]:

@@ -19,7 +19,7 @@ from scipy import sparse
 
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.run import grouped
-from foils.data.tokens import AUTO, Analyser, BM25Settings, load_bm25s
+from foils.data.tokens import AUTO, BM25Settings, bm25_tokenizer, load_bm25s
 from foils.encode.encoder import Encoder
 from foils.encode.nearest import gpu, top_inner_products
 from foils.encode.vectors import Vectors, VectorStore, paired_products
@@ -47,7 +47,7 @@ _DRAWS = 256  # random documents at once; fixed, so that a deeper search begins 
 
 
 class BM25Retriever:
-    """Ranks documents by BM25 (Lucene's variant) of the terms that an `Analyser` makes.
+    """Ranks documents by BM25 (Lucene's variant) of the terms of `bm25_tokenizer`.
 
     A document that shares no term with the query is not ranked at all. The index is made by bm25s.
     Of frequent terms, only the documents are scored that may still be among the best; the ranking
@@ -74,7 +74,7 @@ class BM25Retriever:
     ) -> None:
         self._collection = collection
         self.settings = BM25Settings(language=language, k1=k1, b=b).resolved(collection)
-        self._tokenizer = Analyser(self.settings.language).tokenizer()
+        self._tokenizer = bm25_tokenizer(self.settings.language)
         make, self.portable = self._indexed, False
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
             versions = map(version, ("foils", "bm25s", "PyStemmer"))  # that make and score terms
