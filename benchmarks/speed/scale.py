@@ -23,7 +23,6 @@ import numpy as np
 from common import save, unit
 from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder, vectors
 from foils.runtime.parallel import map_shards, on_ray
-from foils.scoring import compose
 from foils.scoring.information import target_moments
 from foils.scoring.measure import Geometry, triplet_similarities
 from foils.scoring.triplets import Target
@@ -41,9 +40,8 @@ def main() -> None:
     works = {
         "embedding": embedding(given.texts),
         "scoring": scoring(given.triplets),
-        "composing": composing(given.triplets),
     }
-    counts = {"embedding": given.texts, "scoring": given.triplets, "composing": given.triplets}
+    counts = {"embedding": given.texts, "scoring": given.triplets}
     found: dict[str, Any] = {"workers": os.cpu_count()}
     digests = {}
     for name, work in works.items():
@@ -111,16 +109,6 @@ def scoring(count: int) -> Callable[[], bytes]:
         similarities = triplet_similarities(made)
         moments = target_moments(made, weights, members, targets)
         return b"".join(array.tobytes() for array in (*similarities, *(each.matrix for each in moments.values())))
-
-    return work
-
-
-def composing(count: int) -> Callable[[], bytes]:
-    made, weights = geometry(count)
-
-    def work() -> bytes:
-        chosen = compose(made, weights, count=10)
-        return chosen.order.tobytes() + chosen.gain.tobytes()
 
     return work
 

@@ -34,7 +34,7 @@ HOMES = {  # module -> public names that it defines
     "searching.doors": ["search"],
     "searching.retriever": ["Retriever"],
     "searching.sharpened": ["SharpenedSearch"],
-    "selection.doors": ["compose", "select"],
+    "selection.doors": ["select"],
     "training.doors": ["train"],
     "upkeep": ["cache"],
 }

@@ -74,7 +74,6 @@ if not typing.TYPE_CHECKING:
     from .mining.scorers import score_pairs as score_pairs
     from .rating.doors import rate as rate
     from .searching.doors import search as search
-    from .selection.doors import compose as compose
     from .selection.doors import select as select
     from .training.doors import train as train
     from .upkeep import cache as cache
@@ -257,15 +256,6 @@ def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.op
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.retriever.Answered: ...
-def compose(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, top: int = ...,
-    regularization: float = ..., weight: typing.Literal["gated", "residual_only", "gradient_weighted",
-    "margin_hardness"] = ..., temperature: float = ..., split: str = ..., columns: collections.abc.Mapping[str,
-    str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
-    device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
-    similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
-    "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.benefit.Composed: ...
 def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table", "percentile", "mixture", "relative",
     "simans", "denoise", "optimal", "curriculum", "benefit"] = ..., settings: collections.abc.Mapping[str,
     typing.Any] | None = ..., collection: foils.data.read.CollectionLike | None = ..., split: str = ...,

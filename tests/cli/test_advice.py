@@ -20,7 +20,6 @@ ADVISED = {  # verb -> the verb that it advises, and what it must not lose of wh
     "score": ("train", ["--model=static model", "--columns=query=q,positive=p"]),
     "label": ("score", ["--labels=labels.tsv", "--encoder=static model"]),
     "rate": ("select", ["rated.parquet"]),
-    "compose": ("train", ["composed.parquet", "--model=static model"]),
     "relabel": ("train", ["relabelled.parquet", "--model=static model", "--add-judgements=promoted.tsv"]),
     "train": ("evaluate", ["--model=base=static model", "--model=tuned=model"]),
     "search": ("evaluate", ["--run=run.trec"]),
@@ -39,7 +38,6 @@ score {OF_PAIRS} hard=dense.parquet bm25.parquet --encoder 'static model'
 label {OF_PAIRS} dense.parquet bm25.parquet --with 'bi-encoder:static model' -n 5 --checks 3
     --encoder 'static model' -o labels.tsv
 rate {OF_PAIRS} dense.parquet --judge 'bi-encoder:static model' --degree 2 -o rated.parquet
-compose {OF_PAIRS} bm25.parquet random.parquet --encoder 'static model' -o composed.parquet
 relabel {OF_PAIRS} dense.parquet --labels labels.tsv --encoder 'static model' --promoted promoted.tsv
     -o relabelled.parquet
 train {OF_PAIRS} dense.parquet --model 'static model' --batch-size 8 -o model

@@ -102,7 +102,6 @@ rate small random.parquet {V} --degree 2 {OUT}
 label small {BOTH} --with bi-encoder -n 5 --checks 3 {V} -o out.tsv --json out.json
 select rated.parquet --by simans --set per_query=2 --set target=200 --seed 3 {OUT}
 select {BOTH} --by benefit --set top=2 --collection small --seed 3 {V} -o out.parquet
-compose small {BOTH} --top 2 --lambda 0.5 {V} {OUT}
 export small scored.parquet --form flagembedding --scores teacher -o out --json out.json
 batch learnable learnable.parquet --with hobit --batch-size 4 --set seeds=2 --per-query 2 --seed 3 {V} {OUT}
 evaluate small --model bm25 --model lexical=bm25 --reranker models/short --top 2 --measures nDCG@10 \

@@ -149,7 +149,6 @@ LINES = {
     "rate bi-encoder": "rate {made} {bm25.parquet} --encoder {bert} -o {out}/rated.parquet --json {out}/rated.json",
     "rate cross-encoder": "rate {made} {bm25.parquet} --judge cross-encoder:{cross} -o {out}/rated.parquet",
     "select": "select {rated.parquet} --by percentile -o {out}/train.parquet --json {out}/train.json",
-    "compose": f"compose {{made}} {TABLES} --top 3 --encoder {{bert}} -o {{out}}/train.parquet",
     "batch": "batch {made} {bm25.parquet} --encoder {bert} --batch-size 8 -o {out}/plan.parquet --json {out}/plan.json",
     "train": "train {little} {little.parquet} --model {bert} --batch-size 8 --epochs 2 --set-trainer save_steps=4 "
              "--dev dev --batches hobit --resume -o {out}/model --json {out}/model.json",

@@ -21,8 +21,7 @@ from foils.encode import Kind, VectorStore
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.rating import BiEncoderJudge
 from foils.runtime.parallel import executing
-from foils.scoring import ScoreSettings, compose, make_records, measure, score_sources
-from foils.scoring.gates import gated
+from foils.scoring import ScoreSettings, score_sources
 
 QUERIES, DOCUMENTS = 160, 240
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -76,20 +75,6 @@ def scored(folder: Path) -> dict[str, bytes]:
     return {"json": json.dumps(scores.to_json()).encode()}
 
 
-def composed(folder: Path) -> dict[str, bytes]:
-    """The choice of three negatives a query, in small blocks."""
-    collection, retriever = dense(folder)
-    source = {"dense": mine_negatives(collection, retriever, split="train", top=9)}
-    measured = measure(
-        make_records(collection, source, split="train", control=False),
-        HashingEncoder(),
-        VectorStore(folder / "vectors"),
-        0.05,
-    )
-    chosen = compose(measured.geometry, gated(measured.similarities), count=3, block=64)
-    return {"order": chosen.order.tobytes(), "gain": chosen.gain.tobytes()}
-
-
 def rated(folder: Path) -> dict[str, bytes]:
     """Ratings by the vectors of a store."""
     collection, retriever = dense(folder)
@@ -103,7 +88,6 @@ WORK: dict[str, Callable[[Path], dict[str, bytes]]] = {
     "embed": embedded,
     "mine": mined,
     "score": scored,
-    "compose": composed,
     "rate": rated,
 }
 

@@ -1,4 +1,4 @@
-"""Simplifications, tokens, composition and ECI, the earlier score, each against something that is not itself."""
+"""Simplifications, tokens and ECI, the earlier score, each against something that is not itself."""
 
 import json
 import math
@@ -13,12 +13,8 @@ import pytest
 from score_world import ExactStore, NoEncoder, Texts, World, random_world, score
 
 from foils.data.tokens import TOKENIZERS
-from foils.encode import Vectors
-from foils.mining.methods import fuse_sources
-from foils.scoring import make_records, measure
-from foils.scoring.gates import WEIGHTINGS, gated
-from foils.scoring.information import NOT_CHOSEN, compose, composed, greedy_log_det, log_det, target_moments
-from foils.scoring.measure import Geometry
+from foils.scoring.gates import WEIGHTINGS
+from foils.scoring.information import log_det, target_moments
 from foils.scoring.scores import MARGINS, eci, gradient_norm, score_variance, source_eci
 from refusals import refused
 
@@ -207,66 +203,3 @@ def test_heuristics():
 ])  # fmt: skip
 def test_an_unknown_setting_is_an_error(bad, said):
     refused(said, source_eci, np.array([0]), np.array([0.2]), np.array([0.8]), **bad)
-
-
-# Composition
-
-
-def objective(vectors: np.ndarray, chosen: tuple[int, ...]) -> float:
-    matrix = np.eye(vectors.shape[1])
-    for index in chosen:
-        matrix += np.outer(vectors[index], vectors[index])
-    return float(np.linalg.slogdet(matrix)[1])
-
-
-def plain_greedy(vectors: np.ndarray, count: int) -> tuple[list[int], list[float]]:
-    chosen: list[int] = []
-    gains = []
-    for _ in range(count):
-        best = max(
-            (i for i in range(len(vectors)) if i not in chosen),
-            key=lambda i: (objective(vectors, (*chosen, i)), -i),
-        )
-        gains.append(objective(vectors, (*chosen, best)) - objective(vectors, tuple(chosen)))
-        chosen.append(best)
-    return chosen, gains
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_greedy_without_determinants_is_greedy_with_them(seed):
-    vectors = np.random.default_rng(seed).standard_normal((3, 9, 4))
-    step, gain = greedy_log_det(np.einsum("bnd,bmd->bnm", vectors, vectors), 5)
-    for row in range(3):
-        chosen, gains = plain_greedy(vectors[row], 5)
-        assert [int(np.flatnonzero(step[row] == at)[0]) for at in range(5)] == chosen
-        assert gain[row, chosen] == pytest.approx(gains)
-
-
-def test_composition_by_hand():
-    # Positive at (1, 0, 0); negatives: two at nearly one place, one elsewhere. With small λ the second of the twins
-    # adds little, so the third is taken; with λ large the weights alone decide.
-    documents = np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0.001], [0, 0, 1]], np.float64)
-    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
-    geometry = Geometry(
-        Vectors.of(np.array([[1.0, 0, 0]])), Vectors.of(documents), np.array([0]), np.zeros(3, np.int64),
-        np.array([1, 2, 3]),
-    )  # fmt: skip
-    weights = np.array([1.0, 0.9, 0.5])
-    assert compose(geometry, weights, count=2, regularization=1e-3).order.tolist() == [0, -1, 1]
-    assert compose(geometry, weights, count=2, regularization=1e3).order.tolist() == [0, 1, -1]
-
-
-def test_a_composed_table_keeps_what_was_chosen(world):
-    united = fuse_sources(world.sources)
-    records = make_records(world.collection, {"union": united}, split="train", control=False)
-    measured = measure(records, NoEncoder(), ExactStore(), 0.05)
-    weights = gated(measured.similarities)
-    chosen = compose(measured.geometry, weights, count=2)
-    table = composed(united, measured.records, chosen, weights)
-    assert len(table) == len(united)
-    assert int(table.keep.sum()) == int((chosen.order >= 0).sum())
-    assert table.rejected()[NOT_CHOSEN] == len(united) - int(table.keep.sum())
-    per_query = np.unique(table.kept()["query_id"].to_pylist(), return_counts=True)[1]
-    assert per_query.max() == 2
-    again = make_records(world.collection, {"composed": table}, split="train", control=False)
-    assert len(again.record) == int(table.keep.sum()), "the kept rows are the chosen triplets"

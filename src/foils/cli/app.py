@@ -372,7 +372,6 @@ DOORS: dict[str, Verb] = {
     "label": Verb(advice=_after_label),
     "relabel": Verb((NEGATIVES, PROMOTED), advice=f"{TRAIN} [--add-judgements {{promoted}}]"),
     "select": Verb((NEGATIVES,), advice=TRAIN),
-    "compose": Verb((NEGATIVES,), advice=TRAIN),
     "evaluate": Verb(),
     "batch": Verb((PLAN,)),
     "search": Verb(advice="evaluate {collection} --run {run}"),

@@ -1,8 +1,7 @@
 """The published scores of sources of negatives: ECI_sem, ECI, and what lies behind them."""
 
-from foils.scoring.information import compose
 from foils.scoring.measure import measure
 from foils.scoring.scores import Scores, ScoreSettings, SourceScore, score_sources
 from foils.scoring.triplets import make_records
 
-__all__ = ["ScoreSettings", "Scores", "SourceScore", "compose", "make_records", "measure", "score_sources"]
+__all__ = ["ScoreSettings", "Scores", "SourceScore", "make_records", "measure", "score_sources"]

@@ -1,6 +1,5 @@
 from .benefit import ByBenefit as ByBenefit
 from .benefit import Candidates as Candidates
-from .benefit import Composed as Composed
 from .benefit import list_benefit as list_benefit
 from .benefit import most_useful as most_useful
 from .benefit import select_by_benefit as select_by_benefit

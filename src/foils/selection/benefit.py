@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
-from foils.data.run import grouped
+from foils.data.run import grouped, ranks_within
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, Decision, decide
 from foils.deciding.benefit import HARM
@@ -30,7 +30,6 @@ from foils.mining.methods import fuse_sources
 from foils.runtime import progress
 from foils.runtime.options import Option
 from foils.runtime.results import Table, number
-from foils.scoring.information import repeats
 from foils.scoring.triplets import triplets_of_rows
 from foils.selection.rules import Floats, Marks
 
@@ -61,54 +60,43 @@ class Candidates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Composed(Negatives):
-    """The rows of several sources, with those that are not chosen rejected.
-
-    Attributes:
-        queries: that have candidates.
-    """
-
-    queries: int
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Return how many queries and candidates there were, and how many are chosen."""
-        counts = {"queries": self.queries, "candidates": len(self), "chosen": int(self.keep.sum())}
-        return [*((name, f"{count:,}") for name, count in counts.items()), *self.rejected_rows()]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings and the counts."""
-        return {
-            "settings": self.provenance["settings"],
-            "queries": self.queries,
-            "candidates": len(self),
-            "kept": int(self.keep.sum()),
-            "rejected": self.rejected(),
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ByBenefit(Composed):
+class ByBenefit(Negatives):
     """The rows of one source or several; kept are those whose lists have the largest expected benefit.
 
     Attributes:
+        queries: that have candidates.
         benefit: expected, mean over all queries; a query without a kept negative counts as 0.
         of_sources: the same of each source as it is, by the same probabilities of its negatives.
         decision: between the sources as they are.
     """
 
+    queries: int
     benefit: float
     of_sources: Mapping[str, float]
     decision: Decision
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts, and what the chosen negatives and each source are worth."""
+        counts = {"queries": self.queries, "candidates": len(self), "chosen": int(self.keep.sum())}
         worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in self.of_sources.items()}}
-        return [*super().rows(), *((name, number(value)) for name, value in worths.items())]
+        return [
+            *((name, f"{count:,}") for name, count in counts.items()),
+            *self.rejected_rows(),
+            *((name, number(value)) for name, value in worths.items()),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, the counts and the benefits."""
-        known = {"benefit": self.benefit, "of_sources": dict(self.of_sources), "decision": self.decision.to_json()}
-        return {**super().to_json(), **known}
+        return {
+            "settings": self.provenance["settings"],
+            "queries": self.queries,
+            "candidates": len(self),
+            "kept": int(self.keep.sum()),
+            "rejected": self.rejected(),
+            "benefit": self.benefit,
+            "of_sources": dict(self.of_sources),
+            "decision": self.decision.to_json(),
+        }
 
     def tables(self) -> list[Table]:
         """Return the counts, and the decision between the sources as they are."""
@@ -215,8 +203,9 @@ def select_by_benefit(
                 "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
     count = len(decision.basis.measured.records)
+    union = fuse_sources(sources) if len(sources) > 1 else next(iter(sources.values()))
     return ByBenefit.of(
-        _marked(united(sources), decision, candidates, chosen),
+        _marked(union, decision, candidates, chosen),
         provenance=provenance("select", settings, inputs=inputs, seed=seed),
         title=f"{', '.join(sources)} by benefit",
         queries=count,
@@ -244,11 +233,6 @@ def _candidates(decision: Decision, sources: Sequence[str], temperature: float) 
     return Candidates(triplets, record, pull, gain, lists)
 
 
-def united(sources: Mapping[str, Negatives]) -> Negatives:
-    """Return the rows of several sources in one table, each pair once; a single source as it is."""
-    return fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
-
-
 def _marked(union: Negatives, decision: Decision, candidates: Candidates, chosen: Rows) -> Negatives:
     """The rows of all sources with what is believed of them; those that are not chosen are rejected.
 
@@ -262,9 +246,17 @@ def _marked(union: Negatives, decision: Decision, candidates: Candidates, chosen
     useful[triplets] = candidates.gain
     triplet = triplets_of_rows(union, measured.records)
     scored = (triplet >= 0) & known[triplet]
-    keep = scored & kept[triplet] & ~repeats(triplet)
+    keep = scored & kept[triplet] & ~_repeats(triplet)
     weight = np.where(scored, useful[triplet], 0.0)
     probability = pa.array(decision.basis.expected[triplet], mask=~scored)
     table = union.with_columns({"false_probability": probability, "weight": np.where(keep, weight, 0.0)})
     table = table.reject(scored & (weight <= 0), HARMFUL)
     return table.reject(~scored, NOT_SCORED).reject(~keep, NOT_CHOSEN)
+
+
+def _repeats(triplet: Rows) -> Marks:
+    """Return which rows are of a triplet that an earlier row has already; −1 is none."""
+    order = np.argsort(triplet, kind="stable")
+    repeated = np.zeros(len(triplet), bool)
+    repeated[order] = (ranks_within(triplet[order]) > 0) & (triplet[order] >= 0)
+    return repeated

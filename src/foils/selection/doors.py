@@ -1,4 +1,4 @@
-"""From a rated table to the same with `keep, reason, weight, tier`, and one source composed of several."""
+"""From a rated table to the same with `keep, reason, weight, tier`, by a rule on ratings or by benefit."""
 
 from __future__ import annotations
 
@@ -15,16 +15,12 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import codes, provenance
 from foils.deciding import BeliefSettings
-from foils.encode.opening import AT_128, EncodingSettings, description
+from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime.errors import InputError
 from foils.runtime.options import Needs, Option, door, settings_checked, settings_option, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
-from foils.scoring import compose as composition
-from foils.scoring import make_records, measure
-from foils.scoring.gates import WEIGHTINGS, Lexicon
-from foils.scoring.information import composed
-from foils.selection.benefit import BENEFIT, TOP, ByBenefit, Composed, select_by_benefit, united
+from foils.selection.benefit import BENEFIT, TOP, ByBenefit, select_by_benefit
 from foils.selection.rules import RULES, RatedRows, Rows, Selection, rated_columns
 
 
@@ -182,58 +178,3 @@ def select(
         title=f"{source.name} by {by}", by=by, settings=chosen, seed=seed, selection=selection,
         collection=loaded, split=split,
     )  # fmt: skip
-
-
-@door
-def compose(
-    collection: CollectionLike,
-    sources: SourcesLike,
-    *,
-    top: Annotated[int, Option(least=1)] = 10,
-    regularization: Annotated[float, Option(flag="--lambda", above=0)] = 0.1,
-    weight: Annotated[str, Option(names=WEIGHTINGS)] = "gated",
-    temperature: Annotated[float, Option(above=0)] = 0.05,
-    split: str = "train",
-    reading: CollectionSettings,
-    scale: ScaleSettings,
-    encoding: EncodingSettings = AT_128,
-) -> Composed:
-    """Compose one source of several: for each query the negatives that together are most informative.
-
-    The sources are united, and negatives are chosen greedily by log det (ECI_sem eq. 26–27). The
-    rows that are not chosen stay, rejected.
-
-    Args:
-        top: Negatives per query.
-        regularization: λ of log det(Id + I/λ); the smaller it is, the more diversity counts.
-        weight: Weight of a negative. The gates prefer easy negatives; gradient_weighted prefers hard ones.
-        temperature: Temperature τ, which divides similarities.
-        split: Split of the judgements whose positives are used.
-
-    Example:
-        foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet
-
-    Raises:
-        InputError: a collection or source that cannot be read, or no record of the split has a negative.
-        UnknownNameError: an unknown split or weight.
-    """
-    loaded = reading.open(collection)
-    parts = as_sources(sources, loaded)
-    encoder, store = encoding.open(loaded)
-    union = united({each.name: each.negatives for each in parts})
-    records = make_records(loaded, {"union": union}, split=split, control=False)
-    lexicon = Lexicon.of(records)
-    measured = measure(records, encoder, store, temperature)
-    measured = measured.with_coverage(lexicon.coverage(records, lexicon.idf(records)[0]))
-    weights = WEIGHTINGS[weight](measured.similarities)
-    chosen = composition(measured.geometry, weights, count=top, regularization=regularization)
-    used = {"top": top, "lambda": regularization, "weight": weight, "split": split,
-            "temperature": temperature, "encoder": description(encoder)}  # fmt: skip
-    return Composed.of(
-        composed(union, measured.records, chosen, weights),
-        provenance=provenance("compose", used, inputs={each.name: each.digest for each in parts}),
-        title=f"composition of {len(parts)} sources",
-        queries=len(measured.records),
-        collection=loaded,
-        split=split,
-    )
