@@ -134,12 +134,11 @@ def test_a_model_in_training_is_measured_alike(arguments):
     assert measure_encoder(HashingEncoder(), arguments, "test", ["R@10"], depth=6).per_query["R@10"].tolist() == [1] * 4
 
 
-@pytest.mark.parametrize("second_pass", ["index", "rerank"])
 @pytest.mark.parametrize("settings", [DimensionSettings("none"), DimensionSettings("dime", k_plus=1, share=0.5)])
-def test_search_does_not_return_the_query_itself(arguments, tmp_path, settings, second_pass):
+def test_search_does_not_return_the_query_itself(arguments, tmp_path, settings):
     def searched(collection, **more):
         embedded = embed_collection(collection, HashingEncoder(), VectorStore(tmp_path), split="test")
-        found = search_collection(embedded, settings, k=5, second_pass=second_pass, **more)
+        found = search_collection(embedded, settings, k=5, **more)
         return {
             query: list(documents) for query, documents in rankings_of(found.run).items()
         }, found.ranked.sharpened.masks

@@ -30,6 +30,7 @@ PEERS = {
             "words of messages": "exceeds_range_window|must_be|capped|missing_negatives",
             "files of its cache": "test_cache",
             "calls inside": "non_faiss_batched",
+            "several processes, which foils refuses": "test_multi_process$",
         },
     ),
     "choix": (

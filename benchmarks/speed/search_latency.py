@@ -37,9 +37,6 @@ def ways(index: Any) -> dict[str, Callable[[np.ndarray], object]]:
 
     again = {"rdime": RDIME, "rocchio": ROCCHIO}
     sharpened = {name: SharpenedSearch(search, settings) for name, settings in again.items()}
-    for depth in (K, 100):
-        ranked = SharpenedSearch(search, ROCCHIO, second_pass="rerank", candidates=depth)
-        sharpened[f"rocchio, {depth} ranked again"] = ranked
     plain = {"search alone": lambda query: index.search(query[None], K)}
     return plain | {name: lambda query, of=of: of(query, K) for name, of in sharpened.items()}
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from typing import ClassVar
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from fakes import unit
 from foils.encode import Vectors
 from foils.encode.nearest import ExactIndex
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 from foils.searching import (
     DimensionSettings,
     Grid,
@@ -23,7 +22,6 @@ from foils.searching import (
     evaluate_grid,
     keep_share,
     rdime_mask,
-    runs,
     search_vectors,
     sharpened_queries,
     sun,
@@ -42,10 +40,8 @@ def bytes_of(found):
     return [array.tobytes() for array in (*found.positions, *found.scores)]
 
 
-def searched(settings=ECLIPSE, index=INDEX, candidates=runs.CANDIDATES, **more):
-    """Search, with so many documents ranked again where only those retrieved are."""
-    with mock.patch.object(runs, "CANDIDATES", candidates):
-        return search_vectors(QUERIES, VECTORS, index, settings, **more)
+def searched(settings=ECLIPSE, index=INDEX, **more):
+    return search_vectors(QUERIES, VECTORS, index, settings, **more)
 
 
 def plainly(query, settings, *, k, depth, answer=None):
@@ -64,45 +60,38 @@ def plainly(query, settings, *, k, depth, answer=None):
             u = dime_importance(query, relevant * (np.linalg.norm(query) / np.linalg.norm(relevant)))
         sharpened = query * (rdime_mask(query, u) if settings.method == "rdime" else keep_share(u, settings.share))
     scores = DOCUMENTS @ sharpened
-    return sharpened, np.argsort(-scores, kind="stable")[:k], order[:k][np.argsort(-scores[order[:k]], kind="stable")]
+    return sharpened, np.argsort(-scores, kind="stable")[:k]
 
 
 @pytest.mark.parametrize("method", ["dime", "eclipse", "rdime", "rocchio"])
 @pytest.mark.parametrize("answered", [False, True])
-def test_both_second_passes_are_the_definition(method, answered):
+def test_two_passes_are_the_definition(method, answered):
     settings = replace(ECLIPSE, method=method, weight=0.4)
     answers = unit(9, seed=3) if answered else None
-    index, rerank = (
-        searched(settings, k=20, feedback_depth=50, answers=answers, **second)
-        for second in ({}, {"second_pass": "rerank", "candidates": 20})
-    )
+    index = searched(settings, k=20, feedback_depth=50, answers=answers)
     for row, query in enumerate(QUERIES):
         answer = None if answers is None else answers[row]
-        sharpened, whole, within = plainly(query, settings, k=20, depth=50, answer=answer)
+        sharpened, whole = plainly(query, settings, k=20, depth=50, answer=answer)
         np.testing.assert_allclose(index.sharpened.queries[row], sharpened, rtol=1e-5)
         np.testing.assert_array_equal(index.positions[row], whole)
-        np.testing.assert_array_equal(rerank.positions[row], within)
-        np.testing.assert_allclose(rerank.scores[row], DOCUMENTS[within] @ sharpened, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(index.scores[row], DOCUMENTS[whole] @ sharpened, rtol=1e-5, atol=1e-6)
     assert not index.sharpened.no_feedback.any()
     assert (index.sharpened.moved == (method == "rocchio")).all()
     assert index.sharpened.masks.all() == (method == "rocchio")
 
 
-@pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
-def test_a_step_of_length_0_moves_nothing(second):
-    still = searched(DimensionSettings("rocchio", weight=0.0), k=20, **second)
+def test_a_step_of_length_0_moves_nothing():
+    still = searched(DimensionSettings("rocchio", weight=0.0), k=20)
     assert bytes_of(still) == bytes_of(searched(DimensionSettings("none"), k=20))
 
 
 @pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
-def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monkeypatch):
+def test_however_the_work_is_cut_the_bytes_are_the_same(method, monkeypatch):
     settings = replace(ECLIPSE, method=method)
-    index, rerank = (searched(settings, k=120, second_pass=second) for second in ("index", "rerank"))
-    assert bytes_of(index) == bytes_of(rerank)
-    monkeypatch.setattr(runs, "QUERIES", 2)
+    index = searched(settings, k=120)
+    monkeypatch.setattr("foils.searching.dimensions.QUERIES", 2)
     monkeypatch.setattr("foils.encode.nearest.BLOCK", 7)
-    small = searched(settings, ExactIndex(VECTORS), k=120, second_pass="rerank")
-    assert bytes_of(small) == bytes_of(index), "however the work is cut"
+    assert bytes_of(searched(settings, ExactIndex(VECTORS), k=120)) == bytes_of(index)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +110,8 @@ def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monke
         {"method": "none"},
     ],
 )
-@pytest.mark.parametrize("second", ["index", "rerank"])
-def test_every_setting_changes_the_result(change, second):
-    how = {"k": 40, "feedback_depth": 40, "second_pass": second}
+def test_every_setting_changes_the_result(change):
+    how = {"k": 40, "feedback_depth": 40}
     changed, plain = (
         bytes_of(searched(settings, **how, rng=np.random.default_rng(0)))
         for settings in (replace(ECLIPSE, **change), ECLIPSE)
@@ -168,8 +156,7 @@ class Counted(ExactIndex):
         (replace(ECLIPSE, method="dime"), {}, [(9, 10), (9, 10)]),
         (replace(ECLIPSE, method="dime"), {"answers": unit(9, seed=3)}, [(9, 10)]),
         (ECLIPSE, {"answers": unit(9, seed=3)}, [(9, 40), (9, 10)]),
-        (ECLIPSE, {"second_pass": "rerank", "candidates": 25}, [(9, 40)]),
-        (replace(ECLIPSE, share=1.0), {"second_pass": "rerank"}, [(9, 10)]),
+        (replace(ECLIPSE, share=1.0), {}, [(9, 10)]),
         (DimensionSettings("none"), {}, [(9, 10)]),
     ],
 )
@@ -219,7 +206,6 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
     ("call", "error", "said"),
     [
         (lambda: DimensionSettings(k_minus=5, moon_pool=4), InputError, "moon_pool 4; expected at least k_minus 5"),
-        (lambda: searched(second_pass="again"), UnknownNameError, "rerank"),
         (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),
         (lambda: sharpened_queries(QUERIES, VECTORS, [np.arange(9)] * 2, ECLIPSE), InputError, "2 lists"),
         (lambda: searched(answers=unit(3)), InputError, r"\(3, 12\)"),

@@ -99,7 +99,7 @@ def judged(embedded):
 
 def test_values_of_queries_are_those_of_the_run(embedded, judged):
     ir_measures = pytest.importorskip("ir_measures")
-    run = search_collection(embedded, ECLIPSE, k=60, feedback_depth=60, second_pass="rerank").run
+    run = search_collection(embedded, ECLIPSE, k=60, feedback_depth=60).run
     made = sharpened_queries(judged.queries, judged.documents, judged.feedback, ECLIPSE)
     values = query_values(judged, made.queries)
     scores, qrels = {}, {}
@@ -222,10 +222,9 @@ def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, 
         found = json.loads(out.read_text())
         return [found[name] for name in names]
 
-    names = ("second_pass", "top", "feedback_depth", "tune")
-    assert facts(names) == ["index", 1000, 1000, None]
-    more = ["--second-pass", "rerank", "--top", 5, "--feedback-depth", 40, "--dimensions", "eclipse"]
-    assert facts(names, *more) == ["rerank", 5, 40, None]
+    names = ("top", "feedback_depth", "tune")
+    assert facts(names) == [1000, 1000, None]
+    assert facts(names, "--top", 5, "--feedback-depth", 40, "--dimensions", "eclipse") == [5, 40, None]
     assert facts(names, "--tune", "dev", "--measure", "AP")[-1] == {"split": "dev", "measure": "AP"}
     assert facts(("dimensions",)) == ["none"]
     assert facts(("dimensions",), "--tune", "dev") == ["rocchio"]
@@ -246,7 +245,7 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
     ("more", "said"),
     [
         ("search --run r --dimensions rdime --tune dev", "nothing to tune"),
-        ("search --run r --second-pass rerank", "rdime or rocchio"),
+        ("search --run r --feedback-depth 9", "rdime or rocchio"),
         ("search --run r --answers ANSWERS", "query_id"),
         ("search --run r --tune dev --measure Rprec", "nDCG, AP, RR"),
         ("search --run r --tune test --split test", "--tune test --split test"),

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from unittest import mock
 
 import bm25s
 import numpy as np
@@ -14,7 +13,7 @@ from foils.data.run import Fusion
 from foils.data.tokens import BM25Settings
 from foils.encode import Vectors
 from foils.encode.models import load_model
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 from foils.searching import (
     DimensionSettings,
     ExactIndex,
@@ -50,28 +49,19 @@ class Database:
         return [{"id": int(row)} for row in best], DOCUMENTS[best]
 
 
-def batched(database):
-    return lambda queries, k, **options: [database(query, k, **options) for query in queries]
-
-
 def ids(matches):
     return [match.document["id"] for match in matches]
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
-def test_it_finds_what_two_passes_over_an_index_find(name, second):
+def test_it_finds_what_two_passes_over_an_index_find(name):
     settings = SETTINGS[name]
-    with mock.patch("foils.searching.runs.CANDIDATES", second.get("candidates", 1_000)):
-        again = {"second_pass": second["second_pass"]} if second and name != "none" else {}
-        expected = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50, **again)
-    search = SharpenedSearch(Database(), settings, feedback_depth=50, **second)
-    many = SharpenedSearch(batched(Database()), settings, feedback_depth=50, batched=True, **second).many(QUERIES, 8)
+    expected = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50)
+    search = SharpenedSearch(Database(), settings, feedback_depth=50)
     for row, query in enumerate(QUERIES):
         found = search(query, 8)
         assert ids(found) == expected.positions[row].tolist()
         np.testing.assert_allclose([match.score for match in found], expected.scores[row], rtol=1e-5, atol=1e-6)
-        assert ids(many[row]) == ids(found)
 
 
 def test_sharpened_queries_are_those_of_the_two_passes():
@@ -97,15 +87,6 @@ def test_no_search_is_made_that_is_not_needed():
     assert asked(SETTINGS["eclipse"], feedback_depth=50) == [50, 8]
     assert asked(SETTINGS["none"]) == [8]
     assert asked(DimensionSettings("rocchio", k_plus=4)) == [4, 8]
-    assert asked(SETTINGS["rdime"], second_pass="rerank", candidates=20) == [20]
-    assert asked(SETTINGS["rdime"], second_pass="rerank") == [100], "vectors are sent for each"
-    assert asked(SETTINGS["rdime"], k=300, second_pass="rerank") == [300]
-    database = Database()
-    calls = []
-    SharpenedSearch(
-        lambda queries, k: calls.append(len(queries)) or batched(database)(queries, k), SETTINGS["rdime"], batched=True
-    ).many(QUERIES)
-    assert calls == [9, 9], "a batch at a time"
 
 
 def test_fewer_documents_than_asked_for_are_all_returned():
@@ -114,7 +95,6 @@ def test_fewer_documents_than_asked_for_are_all_returned():
 
     assert [match.document for match in SharpenedSearch(one, SETTINGS["rdime"])(QUERIES[0], 8)] == ["only"]
     assert SharpenedSearch(lambda query, k: ([], []), SETTINGS["eclipse"])(QUERIES[0], 8) == []
-    assert SharpenedSearch(lambda query, k: ([], []), SETTINGS["rdime"], second_pass="rerank")(QUERIES[0], 8) == []
 
 
 @pytest.mark.parametrize(
@@ -133,13 +113,7 @@ def test_a_function_that_returns_something_else_is_refused(search, said):
 
 
 def test_what_makes_no_sense_is_refused():
-    refused("rerank", SharpenedSearch, Database(), SETTINGS["rdime"], error=UnknownNameError, second_pass="some")
-    refused("no effect", SharpenedSearch, Database(), SETTINGS["rdime"], candidates=9)
-    with pytest.raises(InputError, match="below k=10"):
-        SharpenedSearch(Database(), SETTINGS["rdime"], second_pass="rerank", candidates=9)(QUERIES[0])
-    with pytest.raises(InputError, match="1 results for 2 queries"):
-        SharpenedSearch(lambda queries, k: [([], [])], SETTINGS["rdime"], batched=True).many(QUERIES[:2])
-    refused(r"\(n, d\)", SharpenedSearch(Database(), SETTINGS["rdime"]).many, QUERIES[0])
+    refused(r"\(n, d\)", SharpenedSearch(Database(), SETTINGS["rdime"]), QUERIES)
     refused(r"\(n, 12\)", sharpen, QUERIES[:1], [DOCUMENTS[0]], SETTINGS["rdime"])
     refused("generator", sharpen, QUERIES, [DOCUMENTS] * 9, DimensionSettings("eclipse", moon_pool=30))
 

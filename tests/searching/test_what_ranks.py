@@ -17,7 +17,6 @@ IDLE = {  # whatever chooses, weighs, compares or computes vectors
     "weight": 0.5,
     "k_plus": 3,
     "scaled": False,
-    "second_pass": "rerank",
     "feedback_depth": 50,
     "tune": "dev",
     "measure": "AP",
@@ -33,7 +32,7 @@ IDLE = {  # whatever chooses, weighs, compares or computes vectors
 
 
 NEEDS = {"measure": "without tune"} | dict.fromkeys(
-    ("weight", "k_plus", "scaled", "feedback_depth", "second_pass"), "without dimensions"
+    ("weight", "k_plus", "scaled", "feedback_depth"), "without dimensions"
 )
 
 
@@ -68,7 +67,7 @@ def test_bm25_refuses_every_option_of_vectors(small, folder, no_model, name):
 
 @pytest.mark.parametrize("deploys", ["model", "both"])
 def test_where_vectors_rank_the_same_options_are_taken(small, folder, deploys):
-    names = ("second_pass", "feedback_depth", "k_plus", "similarity", "document_prompt", "device")
+    names = ("feedback_depth", "k_plus", "similarity", "document_prompt", "device")
     options = {name: IDLE[name] for name in names}
     assert len(foils.search(small, model=folder(deploys), split="test", dimensions="rocchio", **options).run.table)
     assert len(foils.search(small, model=folder(deploys), split="test", dimensions="rdime", scaled=False).run.table)
@@ -78,7 +77,7 @@ def test_the_program_says_which_option_of_a_folder_of_bm25_has_no_effect(beir_fo
     beir_folder("scifact")
     for verb, *more in (
         ("search", "--weight", "0.4", "--dimensions", "rocchio"),
-        ("search", "--second-pass", "rerank"),
+        ("search", "--feedback-depth", "9"),
         ("search", "--query-prompt", "query: "),
         ("evaluate", "--query-prompt", "query: "),
         ("evaluate", "--precision", "float32"),

@@ -191,7 +191,7 @@ class TestMixture:
     def test_too_few_gaps_or_odd_components_are_refused(self):
         refused("too few", mixture, rows_of([1.0, 1.0, 2.0, np.nan]))
         for components in (1, 4):
-            refused(f"{components} components", mixture, rows_of(np.arange(20.0)), components=components)
+            refused(f"components {components}", mixture, rows_of(np.arange(20.0)), components=components)
 
 
 class TestOptimalGap:

@@ -24,7 +24,7 @@ from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingModel, EncoderLike,
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import FOLDER
-from foils.runtime.options import Option, Settings, door, refuse, spelled
+from foils.runtime.options import Option, Settings, door, refuse, several, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.searching import DimensionSettings, embed_collection, search_collection
@@ -349,12 +349,7 @@ def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list
     """
     if systems is None:
         return []
-    if isinstance(systems, Mapping):
-        pairs = list(systems.items())
-    else:
-        if isinstance(systems, str) or not isinstance(systems, Sequence):
-            systems = [systems]
-        pairs = [_parted(each) if isinstance(each, str) else ("", each) for each in systems]
+    pairs = [*systems.items()] if isinstance(systems, Mapping) else map(_parted, several(systems))
     return [NamedSystem(kind or _kind(each), each, name) for name, each in pairs]
 
 
@@ -458,10 +453,10 @@ def _kind(system: SystemLike) -> Kind:
     return "reranker" if hasattr(system, "predict") and not hasattr(system, "encode") else "encoder"
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _parted(system: Any) -> tuple[str, Any]:
     """The name and the rest of [NAME=]REST; a file's own name may have an equals sign."""
-    name, equals, path = text.partition("=")
-    return (name, path) if equals and name and not Path(text).exists() else ("", text)
+    name, equals, rest = system.partition("=") if isinstance(system, str) else ("", "", "")
+    return (name, rest) if equals and name and not Path(str(system)).exists() else ("", system)
 
 
 def _file_name(system: SystemLike) -> str:

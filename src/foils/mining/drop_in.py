@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import logging
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,8 +119,7 @@ def mine_hard_negatives(
         batch_size: texts that a model is given at once whose vectors are not kept; other batches go by tokens.
         faiss_batch_size: changes nothing, as use_faiss.
         use_faiss: changes nothing: the search is exact, and in blocks, with and without it.
-        use_multi_process: let several processes compute, on these torch devices; True: on every GPU
-            or, where there is none, four on the processor. Vectors are then not kept.
+        use_multi_process: refused where it is given: one process computes, on the device of the model.
         verbose: show progress, and print counts and reasons of rejection.
         cache_folder: where vectors are kept. Default: the cache of foils.
         as_triplets: the old name of output_format, triplet or else n-tuple.
@@ -141,7 +138,9 @@ def mine_hard_negatives(
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
-    # 1. Old names, each with a warning.
+    # 1. What is done otherwise, and old names, each with a warning.
+    if use_multi_process:
+        refuse({"use_multi_process": use_multi_process}, "here, where one process computes all; leave it out")
     if as_triplets is not None:
         output_format = "triplet" if as_triplets else "n-tuple"
         log.warning("as_triplets is an old name; give output_format=%r", output_format)
@@ -190,19 +189,11 @@ def mine_hard_negatives(
     }
     if isinstance(cross_encoder, (str, Path)):
         cross_encoder = load_cross_encoder(cross_encoder)
-    with ExitStack() as around:
-        if verbose:
-            around.enter_context(progress.reporting(progress.bars))
+    with progress.reporting(progress.bars) if verbose else nullcontext():
         store = EmbeddingSettings(vectors=cache_folder).open_store()
-        pool = _processes(around, model, use_multi_process)
-        retriever = _retriever(collection, model, store, batch_size, prompts, pool)
+        retriever = _retriever(collection, model, store, batch_size, prompts)
         if cross_encoder is not None:
-            pool = _processes(around, cross_encoder, use_multi_process)
-            predicting: Any = cross_encoder
-            if pool:
-                predicting = copy.copy(predicting)  # the caller's stays as it is
-                predicting.predict = partial(predicting.predict, **pool)
-            scorer = CrossEncoderScorer(predicting, store, as_predicted=True)
+            scorer = CrossEncoderScorer(cross_encoder, store, as_predicted=True)
             retriever = CrossEncoderRetriever(judged, scorer, retriever, depth=depth)
         of_positives = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
         mined = mine_negatives(
@@ -272,21 +263,8 @@ def _pairs(
     return (anchor, positive), collection, most
 
 
-def _processes(around: ExitStack, model: Any, wanted: Sequence[str] | bool) -> dict[str, Any]:
-    """Return the argument by which a model computes in several processes, until the context ends; empty for none."""
-    if not wanted:
-        return {}
-    if not hasattr(model, "start_multi_process_pool"):
-        why = f"with a {type(model).__name__}, which starts no processes; leave it out"
-        refuse({"use_multi_process": wanted}, why)
-    devices = [wanted] if isinstance(wanted, str) else None if wanted is True else list(wanted)
-    pool = model.start_multi_process_pool(devices)
-    around.callback(model.stop_multi_process_pool, pool)
-    return {"pool": pool}
-
-
 def _retriever(
-    collection: Collection, model: Any, store: VectorStore, batch_size: int, prompts: Prompts, pool: Mapping[str, Any]
+    collection: Collection, model: Any, store: VectorStore, batch_size: int, prompts: Prompts
 ) -> DenseRetriever | CrossEncoderRetriever | ModelRetriever:
     """What ranks by a model: its vectors, kept by its weights, or its own `similarity` of its own vectors."""
     if hasattr(model, "fingerprint"):
@@ -294,7 +272,7 @@ def _retriever(
         refuse(texts, "with an encoder that has its own prompts; leave it out")
         return DenseRetriever.of_model(collection, model, store)
     compares_by = getattr(model, "similarity_fn_name", "unknown")
-    if compares_by in (None, *SIMILARITIES) and hasattr(model, "encode_document") and not pool:
+    if compares_by in (None, *SIMILARITIES) and hasattr(model, "encode_document"):
         query, document = (text if text is None or text[:1] != "@" else f"@{text}" for text in prompts.values())
         settings = EncoderSettings(similarity="cosine", query_prompt=query, document_prompt=document)
         encoder = as_encoder(model, settings)
@@ -304,7 +282,7 @@ def _retriever(
     if not encodes or not hasattr(model, "similarity"):
         expected = "expected a SentenceTransformer, the name of one, or an object with encode and similarity"
         raise InputError(f"a model of type {type(model).__name__}; {expected}")
-    return ModelRetriever(collection, model, batch_size, prompts, pool)
+    return ModelRetriever(collection, model, batch_size, prompts)
 
 
 class ModelRetriever:
@@ -316,7 +294,6 @@ class ModelRetriever:
             `similarity`: (n, d), (m, d) → (n, m), higher is better.
         batch_size: texts encoded at once.
         prompts: put before texts of each kind, where there is one.
-        more: further options of encoding.
 
     Raises:
         InputError: an option without effect, for the model does not take it.
@@ -325,10 +302,8 @@ class ModelRetriever:
     name = column = "dense"
     short = WHOLE
 
-    def __init__(
-        self, collection: Collection, model: Any, batch_size: int, prompts: Prompts, more: Mapping[str, Any]
-    ) -> None:
-        self._similarity, self._options = model.similarity, {"batch_size": batch_size, **more}
+    def __init__(self, collection: Collection, model: Any, batch_size: int, prompts: Prompts) -> None:
+        self._similarity, self._batch_size = model.similarity, batch_size
         documents = DocumentTexts(collection)[:]
         self._queries = self._encoded(model, "query", collection.queries["text"].to_pylist(), prompts)
         self._documents = self._encoded(model, "document", list(documents), prompts)
@@ -336,7 +311,7 @@ class ModelRetriever:
     def _encoded(self, model: Any, kind: Kind, texts: list[str], prompts: Prompts) -> Floats:
         encode = getattr(model, f"encode_{kind}", None) or model.encode
         prompt = {} if prompts[kind] is None else {"prompt": prompts[kind]}
-        options = {**self._options, "convert_to_numpy": True, "show_progress_bar": False}
+        options = {"batch_size": self._batch_size, "convert_to_numpy": True, "show_progress_bar": False}
         taken = inspect.signature(encode).parameters
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in taken.values()):
             idle = {each: value for each, value in prompt.items() if each not in taken}

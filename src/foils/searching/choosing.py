@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
-from foils.encode.nearest import search_lists
+from foils.encode.nearest import rank_rows, search_lists
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
 from foils.searching.dimensions import (
@@ -38,7 +38,7 @@ from foils.searching.dimensions import (
     sharpened_queries,
     sun,
 )
-from foils.searching.runs import CANDIDATES, Embedded, check_search_depths, rank_lists
+from foils.searching.runs import Embedded, check_search_depths
 from foils.statistics import parse_measures
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -48,6 +48,7 @@ READINGS = ("few-irrelevant", "few-relevant")
 TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 MEASURES = ("nDCG@10", "AP")
 FAMILIES = ("nDCG", "AP", "RR", "R")
+CANDIDATES = 1_000  # what is ranked again, as the paper's k
 UNREACHED = int(np.iinfo(np.int32).max)
 
 
@@ -68,9 +69,6 @@ class Grid:
     weights: tuple[tuple[float, float], ...] = ((1.0, 0.0),)
     shares: tuple[float, ...] = TENTHS
     moon_pool: int | None = None
-
-    def __post_init__(self) -> None:
-        check_names("method with a grid", [self.method], ("dime", "eclipse"))
 
     @property
     def ratios(self) -> tuple[tuple[float, float], ...]:
@@ -210,7 +208,7 @@ def query_values(judged: Judged, queries: npt.NDArray[np.floating]) -> dict[str,
     """Measure the k best that queries, (n, d), rank among the retrieved; an unchanged one keeps its list."""
     rankings = judged.retrieved
     again = np.flatnonzero((queries != judged.queries).any(axis=1))
-    reranked, _ = rank_lists(queries[again], judged.documents, [rankings[row] for row in again])
+    reranked, _ = rank_rows(queries[again], judged.documents, [rankings[row] for row in again])
     for row, ranking in zip(again.tolist(), reranked, strict=True):
         rankings[row] = ranking
     values = {measure: np.empty(len(queries)) for measure in judged.measures}

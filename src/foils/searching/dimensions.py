@@ -10,7 +10,7 @@ feedback or their answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -64,8 +64,7 @@ class ImportanceSettings(Settings):
 
     def of(self, method: Method) -> DimensionSettings:
         """Return these settings for a method."""
-        names = [each.name for each in fields(ImportanceSettings)]
-        return DimensionSettings(method, **{name: getattr(self, name) for name in names})
+        return DimensionSettings(method, **vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)

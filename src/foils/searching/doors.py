@@ -26,7 +26,7 @@ from foils.runtime.parallel import ScaleSettings
 from foils.searching.choosing import choose_settings, judged_queries
 from foils.searching.dimensions import FEEDBACK_DEPTH, METHODS, DimensionSettings, ImportanceSettings, Method
 from foils.searching.retriever import Answered, Retriever, answered, read_queries
-from foils.searching.runs import SECOND_PASSES, Searched, SecondPass, bm25_run, embed_collection, search_collection
+from foils.searching.runs import Searched, bm25_run, embed_collection, search_collection
 
 AnswersLike = str | Path | Mapping[str, str | None]
 log = logging.getLogger(__name__)
@@ -41,11 +41,10 @@ SHARPENED: list[dict[str, Any]] = [
     {"dimensions": ["eclipse"]},
     {"dimensions": False, "tune": True, "answers": False},
 ]
-SECOND = [{"dimensions": METHODS[1:]}, *({"dimensions": False, name: True} for name in ("tune", "answers"))]
 TUNABLE = {"dimensions": lambda method: method not in ("none", "rdime"), "why": "which has nothing to tune"}
 _OF_VECTORS = (
     *("dimensions", "answers", "importance", "scale", "embedding"),
-    *("feedback_depth", "second_pass", "tune", "measure"),
+    *("feedback_depth", "tune", "measure"),
 )
 
 
@@ -57,8 +56,6 @@ class SearchSettings(Settings):
         split: Split of the judgements whose queries are searched for.
         feedback_depth: Length of the feedback list, whose best documents make the sun and whose
             last ones the moon.
-        second_pass: What the second pass ranks: all documents (index), or those that the first pass
-            retrieved, 1,000 or as many as are returned (rerank).
         tune: Choose the settings on this split, by the published grid (dime, eclipse) or by that of rocchio.
         measure: Measure by which settings are chosen: nDCG, AP, RR or R as ir_measures writes them,
             as nDCG@10.
@@ -68,15 +65,13 @@ class SearchSettings(Settings):
 
     split: str = "test"
     feedback_depth: Annotated[int, Option(least=1, needs=SHARPENED)] = FEEDBACK_DEPTH
-    second_pass: Annotated[SecondPass, Option(names=SECOND_PASSES, needs=SECOND)] = "index"
     tune: Annotated[str | None, Option(metavar="SPLIT", needs=TUNABLE)] = None
     measure: Annotated[str, Option(needs={"tune": True})] = "nDCG@10"
 
     def to_json(self, top: int) -> dict[str, Any]:
         """Return for JSON what is searched, how deep, and how settings were chosen."""
         tune = {"split": self.tune, "measure": self.measure} if self.tune else None
-        depths = {"top": top, "feedback_depth": self.feedback_depth}
-        return {"second_pass": self.second_pass, "tune": tune, **depths}
+        return {"tune": tune, "top": top, "feedback_depth": self.feedback_depth}
 
 
 @door(needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25})
@@ -194,7 +189,7 @@ def _search_vectors(
         log.info("chosen on %s: %s", tune, settings)
     vectors = embedded(split=split)
     name = f"{encoder.name}-{settings.method}"
-    searched = search_collection(vectors, settings, **depths, second_pass=searching.second_pass, name=name)
+    searched = search_collection(vectors, settings, **depths, name=name)
     return replace(searched, facts={"encoder": description(encoder)})
 
 

@@ -2,11 +2,11 @@
 
 1. The first pass retrieves with all dimensions; its list is the feedback.
 2. Sun and moon come from the feedback (or the sun from an answer's vector); they give each query its mask.
-3. The second pass ranks with the masked query: the whole index, or only the documents retrieved.
+3. The second pass searches the whole index again, with the masked query.
 
-Three depths are independent: of the feedback (whose end is the moon), of what is ranked again, and
-of the result. A query whose mask keeps everything is not ranked again: its first result stands, bit
-for bit. Where the first pass gives neither feedback nor documents to rank again, there is none.
+Two depths are independent: of the feedback (whose end is the moon), and of the result. A query
+whose mask keeps everything is not searched for again: its first result stands, bit for bit. Where
+no feedback is needed there is no first pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,26 +26,22 @@ from foils.data.read import identical_ids_caption
 from foils.data.tokens import BM25Settings
 from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.nearest import ExactIndex as ExactIndex
-from foils.encode.nearest import Products, rank_rows, search_lists
+from foils.encode.nearest import Products, search_lists
 from foils.encode.tokens import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
-from foils.runtime.errors import InputError, check_names
+from foils.runtime.errors import InputError
 from foils.runtime.files import TREC
 from foils.runtime.options import Option
 from foils.runtime.results import Result, Table
 from foils.searching.dimensions import (
     FEEDBACK_DEPTH,
-    QUERIES,
     DimensionSettings,
     Sharpened,
     feedback_needed,
     sharpened_queries,
 )
 
-SecondPass = Literal["index", "rerank"]
-SECOND_PASSES = ("index", "rerank")
-CANDIDATES = 1_000  # what is ranked again, as the paper's k
 SLICE = 4_096  # texts encoded at once where no store keeps them
 
 
@@ -73,7 +69,6 @@ def search_vectors(
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
     answers: npt.NDArray[np.floating] | None = None,
-    second_pass: SecondPass = "index",
     without: Rows | None = None,
     rng: np.random.Generator | None = None,
 ) -> Ranked:
@@ -88,8 +83,6 @@ def search_vectors(
         feedback_depth: length of the feedback list, whose end is the moon, however many documents
             are returned.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
-        second_pass: `index` ranks all documents again, `rerank` only the 1,000, or k, that the
-            first pass retrieved.
         without: (n,) position of a document that neither pass returns for the query; −1: there is none.
         rng: source of the draws of a random moon.
 
@@ -97,62 +90,32 @@ def search_vectors(
         Lists of at most k documents. Ties go to the lower position.
 
     Raises:
-        UnknownNameError: an unknown second pass.
         InputError: a depth out of range, or what `sharpened_queries` refuses.
 
     Source: Eclipse, section 3.
     """
-    check_search_depths(k, feedback_depth, second_pass)
-    reranked = max(k, CANDIDATES)
-    first = reranked if second_pass == "rerank" and not settings.keeps_all else 0
-    first = max(first, feedback_needed(settings, feedback_depth, answered=answers is not None))
+    check_search_depths(k, feedback_depth)
+    first = feedback_needed(settings, feedback_depth, answered=answers is not None)
     positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
     lists = [rows[:feedback_depth] for rows in positions]
     sharpened = sharpened_queries(queries, documents, lists, settings, answers=answers, rng=rng)
     if not first:
         return Ranked(*search_lists(index, sharpened.queries, k, without=without), sharpened)
     again = np.flatnonzero(sharpened.changed)
-    asked = sharpened.queries[again]
-    if second_pass == "rerank":
-        ranked = rank_lists(asked, documents, [positions[row][:reranked] for row in again])
-    else:
-        ranked = _pass(index, asked, k, None if without is None else without[again])
+    ranked = _pass(index, sharpened.queries[again], k, None if without is None else without[again])
     for row, rows, products in zip(again, *ranked, strict=True):
         positions[row], scores[row] = rows, products
     return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], sharpened)
 
 
-def check_search_depths(k: int, feedback_depth: int, second_pass: str = "index") -> None:
-    """Refuse depths below 1, and an unknown second pass.
+def check_search_depths(k: int, feedback_depth: int) -> None:
+    """Refuse depths below 1.
 
     Raises:
-        UnknownNameError: an unknown second pass.
         InputError: a depth below 1.
     """
-    check_names("second pass", [second_pass], SECOND_PASSES)
     Option(least=1).check("k", k)
     Option(least=1).check("feedback_depth", feedback_depth)
-
-
-def rank_lists(
-    queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows]
-) -> tuple[list[Rows], list[Products]]:
-    """Return each query's list by falling inner product, ties by position, and the products: exact search.
-
-    Args:
-        queries: (n, d), masked or not.
-        documents: vectors of all documents.
-        lists: n arrays of document positions.
-    """
-    positions: list[Rows] = []
-    scores: list[Products] = []
-    with progress.task("ranking again", total=len(lists), unit="queries") as advance:
-        for start in range(0, len(lists), QUERIES):
-            part = slice(start, start + QUERIES)
-            rows, products = rank_rows(queries[part], documents, lists[part])
-            positions, scores = positions + rows, scores + products
-            advance(len(rows))
-    return positions, scores
 
 
 def _pass(
@@ -343,7 +306,7 @@ def search_collection(embedded: Embedded, settings: DimensionSettings, *, name: 
         embedded: vectors of queries, documents and, where the sun is to come from a text, answers.
         settings: how dimensions are chosen.
         name: of the run.
-        how: `k`, `feedback_depth`, `second_pass` and `rng` of `search_vectors`.
+        how: `k`, `feedback_depth` and `rng` of `search_vectors`.
 
     Raises:
         InputError: what `search_vectors` refuses.

@@ -25,12 +25,11 @@ from foils.searching.dimensions import (
     feedback_needed,
     sharpened_queries,
 )
-from foils.searching.runs import SecondPass, check_search_depths
+from foils.searching.runs import check_search_depths
 
 T = TypeVar("T")
 Floats = npt.NDArray[np.float32]
 Found = tuple[Sequence[Any], Floats]  # documents, best first, and their vectors
-CANDIDATES = 100  # ranked again where nothing else is said: their vectors are sent for every query
 NOTHING: Found = ((), np.empty((0, 0), np.float32))
 
 
@@ -68,37 +67,26 @@ class SharpenedSearch(Generic[T]):
     """A search function that uses each query's useful dimensions; call it as the one that it is made of.
 
     Attributes:
-        search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first;
-            with `batched` (queries (n, d), k, options) → such a pair for each. By inner product, or
-            by cosine or L2 distance over documents of one norm, which order documents alike.
+        search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first,
+            by inner product, or by cosine or L2 distance over documents of one norm, which order
+            documents alike.
         settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one
             document, rocchio two, eclipse the end of a list of `feedback_depth`.
-        second_pass: `index` searches again with the sharpened query; `rerank` orders by it what the
-            first pass returned, from the vectors at hand, so that a query is searched for once.
         feedback_depth: length of the list from whose end eclipse takes its moon.
-        candidates: with second_pass `rerank`, how many documents are retrieved and ordered, at
-            least k; None: 100, or k where that is more.
-        batched: `search` takes many queries at once.
 
     Raises:
-        UnknownNameError: an unknown second pass.
         InputError: a depth out of range.
     """
 
     search: Callable[..., Any]
     settings: DimensionSettings
-    second_pass: SecondPass = "index"
     feedback_depth: int = FEEDBACK_DEPTH
-    candidates: int | None = None
-    batched: bool = False
 
     def __post_init__(self) -> None:
-        check_search_depths(1, self.feedback_depth, self.second_pass)
-        if self.candidates is not None and self.second_pass == "index":
-            raise InputError(f"candidates {self.candidates}: no effect without second_pass='rerank'")
+        check_search_depths(1, self.feedback_depth)
 
     def __call__(self, query: npt.ArrayLike, k: int = 10, **options: Any) -> list[Match[T]]:
-        """Return the k best documents of one query, best first.
+        """Return the k best documents of a query, best first.
 
         Args:
             query: (d,).
@@ -109,45 +97,20 @@ class SharpenedSearch(Generic[T]):
             InputError: shapes that do not fit, or a search function that returns something else
                 than it should.
         """
-        return self.many(np.asarray(query, np.float32)[None], k, **options)[0]
-
-    def many(self, queries: npt.ArrayLike, k: int = 10, **options: Any) -> list[list[Match[T]]]:
-        """Return the k best documents of each of n queries, (n, d); arguments and errors as of one."""
-        rows, reranked = _rows(queries), self.candidates or max(k, CANDIDATES)
         check_search_depths(k, self.feedback_depth)
-        if reranked < k:
-            raise InputError(f"candidates={reranked} is below k={k}: what is returned is taken from these")
-        needed = feedback_needed(self.settings, self.feedback_depth)
-        depth = k if self.settings.keeps_all else needed  # of the first pass; 0: there is none
-        if self.second_pass == "rerank":
-            depth = max(reranked, needed)
-        first = self._searched(rows, depth, options) if depth and len(rows) else [NOTHING] * len(rows)
-        result = _sharpened(rows, [vectors[: self.feedback_depth] for _, vectors in first], self.settings)
-        if self.second_pass == "rerank":
-            first = [(documents[:reranked], vectors[:reranked]) for documents, vectors in first]
-        else:
-            again = np.flatnonzero(result.changed) if depth >= k else np.arange(len(rows))
-            if len(again):
-                second = self._searched(result.queries[again], k, options)
-                for row, pair in zip(again.tolist(), second, strict=True):
-                    first[row] = pair
-        results = []
-        for query, (documents, vectors) in zip(result.queries, first, strict=True):
-            scores = (vectors @ query).tolist() if len(vectors) else []
-            scored = [Match(document, score) for document, score in zip(documents, scores, strict=True)]
-            if self.second_pass == "rerank":  # of equal ones the earlier first
-                scored.sort(key=lambda match: -match.score)
-            results.append(scored[:k])
-        return results
+        queries = _rows(np.asarray(query, np.float32)[None])
+        depth = feedback_needed(self.settings, self.feedback_depth)  # of the first pass; 0: there is none
+        if self.settings.keeps_all:
+            depth = k
+        documents, vectors = self._searched(queries[0], depth, options) if depth else NOTHING
+        result = _sharpened(queries, [vectors[: self.feedback_depth]], self.settings)
+        if depth < k or result.changed[0]:
+            documents, vectors = self._searched(result.queries[0], k, options)
+        scores = (vectors @ result.queries[0]).tolist() if len(vectors) else []
+        return [Match(document, score) for document, score in zip(documents, scores, strict=True)][:k]
 
-    def _searched(self, queries: Floats, depth: int, options: dict[str, Any]) -> list[Found]:
-        if self.batched:
-            pairs = self.search(queries, depth, **options)
-        else:
-            pairs = [self.search(query, depth, **options) for query in queries]
-        if len(pairs) != len(queries):
-            raise InputError(f"the search function returned {len(pairs)} results for {len(queries)} queries")
-        return [_checked(pair, queries.shape[1]) for pair in pairs]
+    def _searched(self, query: Floats, depth: int, options: dict[str, Any]) -> Found:
+        return _checked(self.search(query, depth, **options), len(query))
 
 
 def _sharpened(queries: Floats, feedback: Sequence[Floats], settings: DimensionSettings) -> Sharpened:

@@ -282,12 +282,10 @@ def fit_gaps(gap: Floats, *, most: int = 3, rng: np.random.Generator) -> GapMixt
         rng: draws the starts.
 
     Raises:
-        InputError: another number of components, or fewer distinct gaps than 2 for each component.
+        InputError: fewer distinct gaps than 2 for each component.
 
     Source: Schwarz (1978), for the criterion −2 log L + p log n, of p = 3k − 1 parameters.
     """
-    if not 1 <= most <= 3:
-        raise InputError(f"{most} components; expected 2 (false and true negatives) or 3 (easy ones apart)")
     if (distinct := len(np.unique(gap))) < 2 * most:
         raise InputError(
             f"{distinct} distinct gaps: too few for a mixture of {most}; rate more rows, or select by table"
@@ -317,12 +315,11 @@ def mixture(rows: RatedRows, *, components: int = 3, rng: np.random.Generator | 
         rng: draws the starts; None: seed 0.
 
     Raises:
-        InputError: see `fit_gaps`.
+        InputError: another number of components, or too few gaps (`fit_gaps`).
 
     Source: ANMI 2.0 section 1.4, method 4; ProGCL (Xia et al. 2022).
     """
-    if components < 2:
-        raise InputError(f"{components} components; expected 2 (false, true negatives) or 3 (and easy ones)")
+    Option(least=2, most=3).check("components", components)
     fitted = fit_gaps(rows.gap[rows.rated], most=components, rng=rng or np.random.default_rng(0))
     count = len(fitted.mean)
     false = fitted.mean[0] - (fitted.sd[0] if count > 1 else 0.0) < BOUNDS[0]
