@@ -118,7 +118,6 @@ def test_no_rows_are_no_selection(name):
 
 
 def test_rows_that_do_not_fit_together_are_refused():
-    refused("one length", rows_of, [1.0, 2.0], query=[0])
     refused("probabilities", rows_of, [1.0], preference=[1.2])
 
 

@@ -384,59 +384,50 @@ def runs_of(
     if all(system.kind == "reranker" for system in systems):
         raise InputError(f"nothing to evaluate; give {spelled('systems')} MODEL or {spelled('run')} FILE")
     lengths: dict[str, int] = {}
-    opening = partial(_opened, collection, embedding, lexical or BM25Settings(), split, top, lengths)
-    opened = [opening(each) for each in systems]
+
+    def opened(system: NamedSystem) -> Callable[..., Any]:
+        """What makes a system's run, its model loaded, or scores pairs."""
+        if system.kind == "reranker":
+            return partial(logits, embedding.open_cross_encoder(system.what))
+        if system.kind == "run":
+            run = _read(system)
+            return lambda: run
+        name, fusion = system.name or _file_name(system.what), Fusion.of(system.what)
+        fuses = fusion is not None and fusion.deploys == "both"
+        depth = max(top, FUSED_DEPTH) if fuses else top
+        reads = (lexical or BM25Settings()).over({} if fusion is None else fusion.bm25)
+        by_bm25 = partial(bm25_run, collection, split, depth=depth, name=name, lexical=reads)
+        if system.kind == BM25:
+            return by_bm25
+        encoder, store = embedding.open_encoder(system.what, collection), embedding.open_store()
+        dense_name = (system.name if fusion is None else name) or encoder.name
+        length = getattr(encoder, "max_length", None)
+        if length is not None:
+            lengths[dense_name] = length
+            log.info("%s: texts cut after %s tokens", encoder.name, length)
+        dense = partial(dense_run, encoder, collection, split, depth=depth, store=store, name=dense_name)
+        if fusion is None or not fuses:
+            return dense
+        return lambda: fuse_runs([by_bm25(), dense()], name=name, **fusion.how).first(top)
+
+    makers = [opened(each) for each in systems]
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name}: {limit}" for name, limit in lengths.items())
         one = f"{spelled('max_length', 'TOKENS')} measures all at one"
         log.warning("the systems differ in the tokens after which they cut texts (%s), too; %s", listed, one)
-    runs = [None if system.kind == "reranker" else run() for system, run in zip(systems, opened, strict=True)]
+    runs = [None if system.kind == "reranker" else make() for system, make in zip(systems, makers, strict=True)]
     files = [run for system, run in zip(systems, runs, strict=True) if system.kind == "run"]
     first = next(run for run in [*files, *runs] if run is not None)
     for place, system in enumerate(systems):
         if system.kind == "reranker":
             name = system.name or f"{first.name} + {_file_name(system.what) or 'reranker'}"
-            run = rerank_run(first, collection, opened[place], depth=rerank_depth, name=name)
+            run = rerank_run(first, collection, makers[place], depth=rerank_depth, name=name)
             fusion = Fusion.of(system.what)
             if fusion and fusion.deploys == "both":  # with the order that it reranks
                 stage = first_documents(first, collection, rerank_depth)
                 run = fuse_runs([stage, run], name=name, **fusion.how)
             runs[place] = run
     return [run for run in runs if run is not None]
-
-
-def _opened(
-    collection: Collection,
-    embedding: EmbeddingSettings,
-    lexical: BM25Settings,
-    split: str,
-    top: int,
-    lengths: dict[str, int],
-    system: NamedSystem,
-) -> Callable[..., Any]:
-    """What makes a system's run, its model loaded, or scores pairs; an encoder's length goes to `lengths`."""
-    if system.kind == "reranker":
-        return partial(logits, embedding.open_cross_encoder(system.what))
-    if system.kind == "run":
-        run = _read(system)
-        return lambda: run
-    name, fusion = system.name or _file_name(system.what), Fusion.of(system.what)
-    fuses = fusion is not None and fusion.deploys == "both"
-    depth = max(top, FUSED_DEPTH) if fuses else top
-    lexical = lexical.over({} if fusion is None else fusion.bm25)
-    by_bm25 = partial(bm25_run, collection, split, depth=depth, name=name, lexical=lexical)
-    if system.kind == BM25:
-        return by_bm25
-    encoder = embedding.open_encoder(system.what, collection)
-    dense_name = (system.name if fusion is None else name) or encoder.name
-    length = getattr(encoder, "max_length", None)
-    if length is not None:
-        lengths[dense_name] = length
-        log.info("%s: texts cut after %s tokens", encoder.name, length)
-    dense = partial(dense_run, encoder, collection, split, depth=depth, store=embedding.open_store(), name=dense_name)
-    if fusion is None or not fuses:
-        return dense
-    return lambda: fuse_runs([by_bm25(), dense()], name=name, **fusion.how).first(top)
 
 
 def _read(system: NamedSystem) -> Run:

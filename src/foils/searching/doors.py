@@ -68,11 +68,6 @@ class SearchSettings(Settings):
     tune: Annotated[str | None, Option(metavar="SPLIT", needs=TUNABLE)] = None
     measure: Annotated[str, Option(needs={"tune": True})] = "nDCG@10"
 
-    def to_json(self, top: int) -> dict[str, Any]:
-        """Return for JSON what is searched, how deep, and how settings were chosen."""
-        tune = {"split": self.tune, "measure": self.measure} if self.tune else None
-        return {"tune": tune, "top": top, "feedback_depth": self.feedback_depth}
-
 
 @door(needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25})
 def search(
@@ -149,7 +144,8 @@ def search(
         method = dimensions or ("rocchio" if searching.tune else "none" if answers is None else "rdime")
         texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
         searched = _search_vectors(loaded, model, importance.of(method), searching, texts, embedding, depth)
-        facts |= {**searching.to_json(top), "dimensions": method}
+        tune = {"split": searching.tune, "measure": searching.measure} if searching.tune else None
+        facts |= {"tune": tune, "top": top, "feedback_depth": searching.feedback_depth, "dimensions": method}
         facts["answers"] = None if texts is None else digest("answers", sorted(texts.items()))
     if fusion is not None:
         facts["fused_with_bm25"] = vars(fusion)

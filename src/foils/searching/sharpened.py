@@ -73,17 +73,11 @@ class SharpenedSearch(Generic[T]):
         settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one
             document, rocchio two, eclipse the end of a list of `feedback_depth`.
         feedback_depth: length of the list from whose end eclipse takes its moon.
-
-    Raises:
-        InputError: a depth out of range.
     """
 
     search: Callable[..., Any]
     settings: DimensionSettings
     feedback_depth: int = FEEDBACK_DEPTH
-
-    def __post_init__(self) -> None:
-        check_search_depths(1, self.feedback_depth)
 
     def __call__(self, query: npt.ArrayLike, k: int = 10, **options: Any) -> list[Match[T]]:
         """Return the k best documents of a query, best first.
@@ -94,8 +88,8 @@ class SharpenedSearch(Generic[T]):
             options: passed on to the search function, each time.
 
         Raises:
-            InputError: shapes that do not fit, or a search function that returns something else
-                than it should.
+            InputError: a depth below 1, shapes that do not fit, or a search function that returns
+                something else than it should.
         """
         check_search_depths(k, self.feedback_depth)
         queries = _rows(np.asarray(query, np.float32)[None])

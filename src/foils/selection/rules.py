@@ -35,7 +35,7 @@ class RatedRows:
         preference: (n,) P(positive ≻ d), asked directly; NaN where it was not asked or has no answer.
 
     Raises:
-        InputError: lengths that differ, or preferences outside [0, 1].
+        InputError: preferences outside [0, 1].
     """
 
     query: Rows
@@ -44,9 +44,6 @@ class RatedRows:
     preference: Floats
 
     def __post_init__(self) -> None:
-        shapes = {name: getattr(self, name).shape for name in ("query", "gap", "elo", "preference")}
-        if len(set(shapes.values())) > 1 or len(self.gap.shape) != 1:
-            raise InputError(f"rated rows need columns of one length; given {shapes}")
         if ((self.preference < 0) | (self.preference > 1)).any():
             raise InputError("preferences outside [0, 1]; they are probabilities, NaN where there is none")
 
