@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from foils.data import Collection, Negatives
+from foils.data import Collection, Labels, Negatives
+from foils.data.labels import CHECKS
 from foils.data.negatives import negatives_table
 from foils.labelling.doors import LabelSheet, pairs_of
 from foils.rating import Candidates, Pairs
@@ -87,3 +88,11 @@ def world_folder(path: Path) -> Path:
         path.joinpath(f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     path.joinpath("qrels", "train.tsv").write_text("\n".join(qrels))
     return path
+
+
+def counts_of(labels: Labels, judge: str) -> dict[str, int]:
+    """Count the pairs that a judge judged, found relevant, and skipped, less those whose truth is known."""
+    rows = [row for row in labels.table.to_pylist() if row["judge"] == judge and row["sources"] not in CHECKS]
+    answers = [row["relevant"] for row in rows]
+    skipped = answers.count(None)
+    return {"judged": len(answers) - skipped, "relevant": answers.count(1), "skipped": skipped}

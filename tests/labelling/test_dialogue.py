@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from label_world import sheet, source, world_folder
+from label_world import counts_of, sheet, source, world_folder
 
 from foils.data import Labels
 from foils.labelling.doors import GONE, QUESTION, Pair, go_through
@@ -99,12 +99,12 @@ def test_on_a_terminal_one_key_is_enough_and_a_kill_costs_nothing(tmp_path: Path
     status, _ = on_a_terminal(folder, lambda number: "y" if number < 4 else None)
     assert status == -signal.SIGKILL
     judged = {"judged": 3, "relevant": 3, "skipped": 0}
-    assert Labels.of(folder / "labels.tsv").to_json()["judges"]["person"] == judged
+    assert counts_of(Labels.of(folder / "labels.tsv"), "person") == judged
     status, shown = on_a_terminal(folder, lambda number: "n")
     assert status == 0
     assert "4 of 8" in shown
     assert "false negatives" in shown
-    assert Labels.of(folder / "labels.tsv").to_json()["judges"]["person"] == {**judged, "judged": 8}
+    assert counts_of(Labels.of(folder / "labels.tsv"), "person") == {**judged, "judged": 8}
 
 
 def test_two_people_at_once_keep_both_their_answers(tmp_path: Path) -> None:

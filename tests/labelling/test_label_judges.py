@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from label_world import oracle, relevant, source, world
+from label_world import counts_of, oracle, relevant, source, world
 
 from foils import label
 from foils.labelling.doors import Labelled, LabelSheet, Pair, ask_program, judged_by, pairs_of
@@ -91,7 +91,7 @@ def test_answers_about_known_pairs() -> None:
         sheet = LabelSheet.of(None, collection, pool, pool.draw(1))
         ask_program(rule, "judge:rule", sheet, collection.queries["query_id"], checks=pairs, seed=0)
         labels = sheet.labels()
-        assert labels.to_json()["judges"]["judge:rule"]["judged"] == 1, "the others are no labels of negatives"
+        assert counts_of(labels, "judge:rule")["judged"] == 1, "the others are no labels of negatives"
         return labels.checks("judge:rule")
 
     positives, others = counts(100)
@@ -126,7 +126,7 @@ def test_a_program_is_asked_once(tmp_path: Path) -> None:
     asked = rule.asked
     again = label(collection, sources, n=40, output=tmp_path / "labels.tsv", ask=rule)
     assert rule.asked == asked, "what it said of pairs whose truth is known is in the file"
-    assert again.labels.to_json()["judges"]["judge:rule"]["judged"] == 40
+    assert counts_of(again.labels, "judge:rule")["judged"] == 40
     bare = label(collection, sources, n=40, output=tmp_path / "other.tsv", ask=rule, checks=0)
     assert bare.labels.checks("judge:rule") == ((0, 0), (0, 0))
 
