@@ -325,6 +325,14 @@ def made(rng, n, d, *, kind):
     return x
 
 
+def searched(asked, held, depth, *, block, **more):
+    """What `top_inner_products` returns when it multiplies this many documents at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for size in ("BLOCK", "DEVICE_BLOCK"):
+            patch.setattr(nearest, size, block)
+        return top_inner_products(asked, held, depth, **more)
+
+
 def bits(found):
     rows, scores = found
     return rows.tobytes() + scores.tobytes()
@@ -339,8 +347,8 @@ def test_blocks_do_not_change_one_bit(documents, d, queries, depth, block, seed,
     rng = np.random.default_rng(seed)
     held, asked = Vectors.of(made(rng, documents, d, kind=kind)), made(rng, queries, d, kind="plain")
     whole = bits(top_inner_products(asked, held, depth))
-    assert bits(top_inner_products(asked, held, depth, block=block)) == whole
-    alone = [top_inner_products(asked[[row]], held, depth, block=block) for row in range(queries)]
+    assert bits(searched(asked, held, depth, block=block)) == whole
+    alone = [searched(asked[[row]], held, depth, block=block) for row in range(queries)]
     assert bits(tuple(np.concatenate(part) for part in zip(*alone, strict=True))) == whole
 
 
@@ -353,7 +361,7 @@ def test_what_is_found_are_the_best_of_all_pairs(kind, many, monkeypatch):
     held, asked = made(rng, 700, 24, kind=kind), made(rng, 9, 24, kind="plain")
     every, products = rank_rows(asked, Vectors.of(held), [np.arange(700)] * 9)
     for depth in (1, 6, 300):
-        rows, scores = top_inner_products(asked, Vectors.of(held), depth, block=50)
+        rows, scores = searched(asked, Vectors.of(held), depth, block=50)
         np.testing.assert_array_equal(rows, np.array(every)[:, :depth])
         np.testing.assert_array_equal(scores, np.array(products)[:, :depth])
     true = asked.astype(np.float64) @ held.T.astype(np.float64)
@@ -381,7 +389,7 @@ def test_a_device_that_screens_does_not_change_one_bit(kind, many, monkeypatch):
     try:
         for depth in (1, 7, 80, 600):
             whole = bits(top_inner_products(asked, held, depth))
-            assert bits(top_inner_products(asked, held, depth, block=90, device="cpu")) == whole
+            assert bits(searched(asked, held, depth, block=90, device="cpu")) == whole
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
@@ -413,7 +421,7 @@ def test_a_device_finds_what_numpy_finds_and_multiplies_few_again(kind, monkeypa
 
     for depth in (1, 10, 200):
         again.clear()
-        rows, scores = top_inner_products(asked, held, depth, block=500, device="cpu")
+        rows, scores = searched(asked, held, depth, block=500, device="cpu")
         np.testing.assert_array_equal(rows, best[:, :depth])
         np.testing.assert_array_equal(scores, np.take_along_axis(products, rows, axis=1))
         if kind == "plain":  # in whole numbers next to nothing is within the bound of rounding
@@ -426,13 +434,13 @@ def test_strips_and_buffers_do_not_change_one_bit(kind, monkeypatch):
     """Seven strips of queries, and buffers for one query or a few, side by side."""
     rng = np.random.default_rng(8)
     held, asked = Vectors.of(made(rng, 400, 16, kind=kind)), made(rng, 20, 16, kind="plain")
-    whole = bits(top_inner_products(asked, held, 9, block=64))
+    whole = bits(searched(asked, held, 9, block=64))
     lists = [rng.permutation(400)[: rng.integers(0, 60)] for _ in range(20)]
     ranked = rank_rows(asked, held, lists)
     for strip, buffer in ((3, 1), (3, 4 * 16 * 150), (20, 1)):
         monkeypatch.setattr(nearest, "STRIP", strip)
         monkeypatch.setattr(nearest, "BUFFER", buffer)
-        assert bits(top_inner_products(asked, held, 9, block=64)) == whole
+        assert bits(searched(asked, held, 9, block=64)) == whole
         again = rank_rows(asked, held, lists)
         assert [[each.tobytes() for each in part] for part in again] == [
             [each.tobytes() for each in part] for part in ranked
@@ -467,7 +475,7 @@ def test_vectors_are_read_as_they_are_stored(kind):
     plain = stored[order].astype(np.float32)
     asked = rng.standard_normal((4, 8)).astype(np.float32)
     expected = top_inner_products(asked, Vectors.of(plain), 7)
-    assert bits(top_inner_products(asked, held, 7, block=9)) == bits(expected)
+    assert bits(searched(asked, held, 7, block=9)) == bits(expected)
     np.testing.assert_array_equal(held.take([3, 9, 3]), stored[order[[3, 9, 3]]])
     with pytest.raises(IndexError):
         held.take(np.array([50]))

@@ -176,7 +176,9 @@ def test_dense_equals_brute_force_with_ties_by_position(documents, queries, dept
     held, asked = kind.astype(np.float32), rng.integers(-3, 4, (queries, 3)).astype(np.float32)
     products = asked @ held.T
     expected = np.argsort(-products, axis=1, kind="stable")[:, :depth]
-    rows, scores = top_inner_products(asked, Vectors.of(held), depth, block=block)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "BLOCK", block)
+        rows, scores = top_inner_products(asked, Vectors.of(held), depth)
     count = min(depth, documents)
     assert rows.shape == scores.shape == (queries, depth)
     np.testing.assert_array_equal(rows[:, :count], expected)

@@ -40,7 +40,6 @@ def cut_small(patch: Any) -> None:
     """Cut the work in many small shards."""
     patch.setattr("foils.encode.vectors.BLOCK", 16)
     patch.setattr("foils.encode.vectors.SLICE", 64)
-    patch.setattr("foils.encode.nearest.SPAN", 100)
     patch.setattr("foils.mining.candidates.QUERIES", 32)
     patch.setattr("foils.runtime.parallel.TOGETHER", 3)
     patch.setattr("foils.rating.estimators._CELLS", 300)

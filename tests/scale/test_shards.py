@@ -9,7 +9,6 @@ from scale_world import WORK, Elsewhere, cut_small, dense, world
 from fakes import HashingEncoder
 from foils.data import Collection, load_collection
 from foils.encode import Vectors, VectorStore
-from foils.encode.nearest import top_inner_products
 from foils.runtime.parallel import executing, map_shards
 
 
@@ -54,27 +53,6 @@ def test_other_processes_give_the_same_bytes(verb, tmp_path, monkeypatch):
     assert sum(shards > 1 for shards in elsewhere.maps) >= (1 if verb == "embed" else 3)
 
 
-def test_documents_are_searched_in_shards(monkeypatch):
-    rng = np.random.default_rng(0)
-    documents = rng.standard_normal((230, 8)).astype(np.float32)
-    documents[150] = documents[3]  # a tie across shards
-    queries = np.concatenate([documents[3:4], rng.standard_normal((6, 8)).astype(np.float32)])
-    whole = top_inner_products(queries, Vectors.of(documents), 12)
-    monkeypatch.setattr("foils.encode.nearest.SPAN", 50)
-    elsewhere = Elsewhere()
-    with executing(elsewhere):
-        parts = top_inner_products(queries, Vectors.of(documents), 12)
-        deep = top_inner_products(queries, Vectors.of(documents), 240)
-    assert elsewhere.maps == [5, 5]
-    for one, other in zip(whole, parts, strict=True):
-        np.testing.assert_array_equal(one, other)
-    at = parts[0][0].tolist()
-    assert at.index(3) + 1 == at.index(150)
-    assert (deep[0][:, 230:] == -1).all()
-    assert np.isnan(deep[1][:, 230:]).all()
-    assert (np.sort(deep[0][:, :230], axis=1) == np.arange(230)).all()
-
-
 def test_mapped_vectors_are_sent_by_their_path(tmp_path):
     store = VectorStore(tmp_path)
     found = store.embed(HashingEncoder(256), [f"text {i}" for i in range(500)], "document").select([7, 3, 499])
@@ -105,7 +83,6 @@ def test_what_is_not_portable_stays_here(tmp_path, monkeypatch):
     collection, retriever = dense(tmp_path)
     portable = mine_negatives(collection, retriever, split="train", top=3)
     monkeypatch.setattr(type(retriever), "portable", False)
-    monkeypatch.setattr("foils.encode.nearest.SPAN", 10**6)
     elsewhere = Elsewhere()
     with executing(elsewhere):
         here = mine_negatives(collection, retriever, split="train", top=3)

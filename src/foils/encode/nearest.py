@@ -23,13 +23,12 @@ from foils.encode.tokens import one_ahead
 from foils.encode.vectors import Vectors
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
-from foils.runtime.parallel import map_blocks, map_shards, workers
+from foils.runtime.parallel import map_blocks, workers
 
 BLOCK = 4_096  # documents of a block, and queries that go well with it
 DEVICE_BLOCK, DEVICE_QUERIES = 65_536, 65_536  # of a torch device, whose blocks stay there where they fit
 PRODUCTS = 1 << 27  # that a torch device computes at once: 512 MiB
 SPARE = 64  # documents that it keeps of a query beyond the depth, or an eighth of the depth
-SPAN = 1 << 20  # documents of a shard, where there are more
 STRIP = 512  # queries that a thread multiplies with a block at once: 8 MiB of products
 BUFFER = 8 << 20  # bytes of the vectors that a thread multiplies pair by pair
 MANY = 256  # parts to join, and candidates too many: below it, sparing them is not worth the while
@@ -61,7 +60,6 @@ def top_inner_products(
     documents: Vectors,
     depth: int,
     *,
-    block: int | None = None,
     device: str | None = None,
     advance: Callable[[int], None] = lambda _: None,
 ) -> tuple[Rows, Scores]:
@@ -71,8 +69,6 @@ def top_inner_products(
         queries: (n, d), read in float32, finite.
         documents: (m, d), read in float32, finite.
         depth: how many; rows beyond m are −1, with NaN.
-        block: documents multiplied at once; changes speed and memory, and not one bit of the
-            result. None: what the memory budget allows, at most `BLOCK`.
         device: torch device that screens, e.g. cuda:0, where blocks of documents stay from call to
             call as long as `documents` is there. The processor multiplies the best again, and those
             within the bound of rounding below them, so that the device does not change one bit of
@@ -83,61 +79,38 @@ def top_inner_products(
         Rows (n, depth), best first, ties by row, and inner products (n, depth), those of `rank_rows`.
     """
     asked = np.ascontiguousarray(queries, np.float32)
-    size, parts = BLOCK if device is None else DEVICE_QUERIES, list[tuple[Rows, Scores]]()
-    for start in range(0, max(1, len(asked)), size):
-        parts.append(_shards(asked[start : start + size], documents, depth, block, device))
-        advance(len(parts[-1][0]))
-    rows, scores = (np.concatenate(column) for column in zip(*parts, strict=True))
+    rows, scores = np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
+    size = BLOCK if device is None else DEVICE_QUERIES
+    for start in range(0, len(asked) if depth and len(documents) else 0, size):
+        part = asked[start : start + size]
+        ranked = rank_rows(part, documents, _candidates(part, documents, depth, device))
+        for row, (best, products) in enumerate(zip(*ranked, strict=True), start):
+            count = min(depth, len(best))
+            rows[row, :count], scores[row, :count] = best[:count], products[:count]
+        advance(len(part))
     return rows, scores
 
 
-def _shards(
-    asked: Products, documents: Vectors, depth: int, block: int | None, device: str | None
-) -> tuple[Rows, Scores]:
-    if block is None:
-        if device is not None:  # two blocks, as stored and in float32
-            block = memory.rows_at_once(16 * asked.shape[1], most=DEVICE_BLOCK)
-        else:  # products, a mask and a partition of them; vectors as stored and in float32
-            row = 9 * min(len(asked), STRIP * workers()) + 8 * asked.shape[1]
-            block = memory.rows_at_once(row, most=BLOCK)
-
-    def best(start: int) -> tuple[Rows, Scores]:
-        shard = documents.select(np.arange(start, min(start + SPAN, len(documents))))
-        rows, scores = _best(asked, shard, depth, block, None)
-        return np.where(rows >= 0, rows + start, -1), scores
-
-    if len(documents) <= SPAN or device is not None:
-        return _best(asked, documents, depth, block, device)
-    parts = list(map_shards(best, range(0, len(documents), SPAN)))
-    rows, scores = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
-    # NaN last; of equals the earlier row, as in each.
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-    return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
-
-
-def _best(asked: Products, documents: Vectors, depth: int, block: int, device: str | None) -> tuple[Rows, Scores]:
-    best, scores = np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
-    if not best.size or not len(documents):
-        return best, scores
+def _candidates(asked: Products, documents: Vectors, depth: int, device: str | None) -> list[Rows]:
+    """Return for each query the rows, ascending, that may be among its `depth` best."""
     lists, left = [np.zeros(0, np.int64)] * len(asked), np.arange(len(asked))
     if device is not None:
         import torch
 
         try:
-            lists, left = _on_device(asked, documents, depth, block, device)
+            lists, left = _on_device(asked, documents, depth, device)
         except torch.OutOfMemoryError:
             _HELD.pop(documents, None)
             log.warning("%s is out of memory: the processor searches %d documents", device, len(documents))
     if len(left):
         screen = _Screen(asked[left], documents, depth)
-        for start, vectors in documents.blocks(min(block, BLOCK)):
+        # products, a mask and a partition of them; vectors as stored and in float32
+        row_bytes = 9 * min(len(left), STRIP * workers()) + 8 * asked.shape[1]
+        for start, vectors in documents.blocks(memory.rows_at_once(row_bytes, most=BLOCK)):
             screen.add(start, np.ascontiguousarray(vectors, np.float32))
         for row, rows in zip(left, screen.rows(), strict=True):
             lists[row] = rows
-    for index, (ranked, products) in enumerate(zip(*rank_rows(asked, documents, lists), strict=True)):
-        count = min(depth, len(ranked))
-        best[index, :count], scores[index, :count] = ranked[:count], products[:count]
-    return best, scores
+    return lists
 
 
 def rank_rows(queries: Floats, documents: Vectors, lists: Sequence[Rows]) -> tuple[list[Rows], list[Products]]:
@@ -259,7 +232,7 @@ class _Screen:
         return np.bincount(self._kept["query"], minlength=len(self._queries))
 
 
-def _on_device(queries: Products, documents: Vectors, depth: int, block: int, device: str) -> tuple[list[Rows], Rows]:
+def _on_device(queries: Products, documents: Vectors, depth: int, device: str) -> tuple[list[Rows], Rows]:
     """Let a torch device choose the documents that may be among the `depth` best of each query.
 
     Its products are whole float32, so that the bound of `_Screen` holds. A query keeps some
@@ -271,6 +244,7 @@ def _on_device(queries: Products, documents: Vectors, depth: int, block: int, de
     """
     import torch
 
+    block = memory.rows_at_once(16 * queries.shape[1], most=DEVICE_BLOCK)  # two blocks, as stored and in float32
     width = min(depth + max(SPARE, depth // 8), len(documents))
     strip = max(1, PRODUCTS // min(block, len(documents)))
     with _DEVICE, torch.inference_mode():
