@@ -174,6 +174,7 @@ def test_another_length_side_or_prompt_is_another_tokenizer(tmp_path):
         lambda: setattr(model, "max_seq_length", 9),
         lambda: setattr(model.tokenizer, "padding_side", "left"),
         lambda: setattr(model.tokenizer, "truncation_side", "left"),
+        lambda: model.tokenizer.add_tokens(["boat"]),
     ):
         change()
         tokenize = plain_tokenizer(model)
@@ -270,13 +271,12 @@ class Counting:
         return self.tokenize(texts)
 
 
-def test_threads_share_a_tokenizer(tmp_path, monkeypatch):
+def test_threads_share_a_tokenizer(tmp_path):
     model = encoder_model(tmp_path, "bpe")
     texts = [f"{sentence} {row}" for row in range(60) for sentence in SENTENCES]
     tokenize = plain_tokenizer(model)
     assert tokenize is not None
     alone = tokenize(texts)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     found: list[Any] = [None] * 3
 
     def work(place: int) -> None:

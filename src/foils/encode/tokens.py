@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from threading import Lock
@@ -32,12 +32,10 @@ Item = TypeVar("Item")
 
 LEAST_KEPT = 10_000  # texts of a training whose ids the cache keeps: one core tokenises them in a second
 AT_ONCE = 1_024  # of them tokenised together: objects of Python that hold their tokens take 20 MB
-EACH = 256  # texts of a thread at least, where several tokenise
 UNLIMITED = 10**20  # a maximum length above it cuts no text, as in transformers
 NAMES = {"input_ids", "token_type_ids", "attention_mask"}  # of what a plain tokenizer gives a model
 PROBES: tuple[str, ...] = ("", "The boat's 3 oars, café and 東京!", "a b " * 300)
 
-_SETTING = Lock()  # the truncation of a tokenizer is set while its ids are made
 _TOKENIZERS: WeakKeyDictionary[Any, dict[Any, Tokenizer | None]] = WeakKeyDictionary()
 _KEPT: WeakKeyDictionary[Any, dict[Tokenizer, KeptTokens]] = WeakKeyDictionary()
 
@@ -118,83 +116,42 @@ class Tokenizer:
     """The tokenizer of a model, with its prompt, special tokens and maximum length.
 
     Attributes:
-        backend: of the library tokenizers; its truncation and padding are changed for the time of a call.
+        backend: of the library tokenizers, a copy that cuts texts as the model does and pads none.
         prompt: put before each text; of a pair before its first.
-        truncation: arguments of the backend's `enable_truncation`; None: no text is cut.
         padding: name of each tensor that the model takes → what fills it up; empty where it takes
             ids one after the other, with offsets, as a StaticEmbedding does.
         left: whether texts are padded on the left.
         typed: whether token type ids other than 0 occur.
-        split_special: whether the names of special tokens are text like any other.
         facts: further features, the same for every batch.
     """
 
     backend: Any
     prompt: str = ""
-    truncation: Mapping[str, Any] | None = None
     padding: Mapping[str, int] = field(default_factory=dict)
     left: bool = False
     typed: bool = False
-    split_special: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def fingerprint(self) -> str:
         """Return a digest of everything that decides the ids of a text."""
         import tokenizers
 
-        with self._set() as backend:
-            facts = tokenizers.__version__, self.prompt, self.typed, bool(self.padding), backend.encode_special_tokens
-            rules = f"{facts}{backend.to_str()}"
+        split_special = self.backend.encode_special_tokens
+        facts = tokenizers.__version__, self.prompt, self.typed, bool(self.padding), split_special
+        rules = f"{facts}{self.backend.to_str()}"
         return hashlib.blake2b(rules.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
     def __call__(self, texts: Sequence[Text]) -> Tokens:
-        """Return the ids of texts, or of pairs of texts, which torch's threads share."""
+        """Return the ids of texts, or of pairs of texts, made on all cores (`TOKENIZERS_PARALLELISM`)."""
         if self.prompt:
             texts = [
                 self.prompt + text if isinstance(text, str) else (self.prompt + text[0], text[1]) for text in texts
             ]
-        encodings = self._encodings(list(texts))
+        encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=bool(self.padding))
         ids = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids))
         types = _flat([encoding.type_ids for encoding in encodings]) if self.typed else None
         return Tokens(self, _flat(ids), types, np.cumsum(lengths) - lengths, lengths)
-
-    def _encodings(self, texts: list[Text]) -> list[Any]:
-        import torch
-
-        def encode(part: list[Text]) -> list[Any]:
-            return list(backend.encode_batch_fast(part, add_special_tokens=bool(self.padding)))
-
-        threads = min(torch.get_num_threads(), len(texts) // EACH)
-        with self._set() as backend:
-            if threads < 2:
-                return encode(texts)
-            size = -(-len(texts) // threads)
-            with ThreadPoolExecutor(threads) as pool:
-                parts = pool.map(encode, [texts[at : at + size] for at in range(0, len(texts), size)])
-                return [encoding for part in parts for encoding in part]
-
-    @contextmanager
-    def _set(self) -> Iterator[Any]:
-        """Give the backend as it makes these ids; what a model saves of its tokenizer is what it was."""
-        backend = self.backend
-
-        def cut(truncation: Mapping[str, Any] | None, split_special: bool) -> None:
-            backend.encode_special_tokens = split_special
-            backend.no_truncation()
-            if truncation is not None:
-                backend.enable_truncation(**truncation)
-
-        with _SETTING:
-            before, padding = (backend.truncation, backend.encode_special_tokens), backend.padding
-            try:
-                backend.no_padding()
-                cut(self.truncation, self.split_special)
-                yield backend
-            finally:
-                cut(*before)
-                if padding is not None:
-                    backend.enable_padding(**padding)
 
 
 def _flat(lists: list[list[int]]) -> npt.NDArray[np.int32]:
@@ -216,7 +173,8 @@ def plain_tokenizer(model: Any, *, prompt: str = "", task: str | None = None, pa
         return None
     backend = getattr(model, "tokenizer", None)
     shaping = ("model_max_length", "padding_side", "truncation_side", "pad_token_id", "split_special_tokens")
-    key = (prompt, task, pairs, id(backend), *(getattr(backend, name, None) for name in shaping))
+    size = len(backend) if hasattr(backend, "__len__") else 0  # of the vocabulary
+    key = (prompt, task, pairs, id(backend), size, *(getattr(backend, name, None) for name in shaping))
     known = _TOKENIZERS.setdefault(model, {})
     if key not in known:
         known[key] = _plain_tokenizer(model, prompt, task, pairs)
@@ -232,9 +190,8 @@ def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> 
     module: Any = model[0]
     inner: Any = getattr(model, "tokenizer", None)
     if type(module) is StaticEmbedding and isinstance(inner, Backend) and not pairs:
-        split = bool(inner.encode_special_tokens)
-        plain_ids = Tokenizer(backend=inner, prompt=prompt, truncation=inner.truncation, split_special=split)
-        return _tried(plain_ids, model, task, pairs)
+        plain_ids = Tokenizer(backend=inner, prompt=prompt)
+        return _tried(plain_ids, model, task, pairs, inner.truncation, split_special=inner.encode_special_tokens)
     plain = (
         type(module) is Transformer
         and isinstance(inner, PreTrainedTokenizerFast)
@@ -254,21 +211,44 @@ def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> 
     tokenizer = Tokenizer(
         backend=inner.backend_tokenizer,
         prompt=prompt,
-        truncation=cut if longest <= UNLIMITED else None,
         padding={name: fill for name, fill in fills.items() if name in inner.model_input_names},
         left=inner.padding_side == "left",
         typed=True,
-        split_special=inner.split_special_tokens,
     )
-    return _tried(tokenizer, model, task, pairs)
+    truncation = cut if longest <= UNLIMITED else None
+    return _tried(tokenizer, model, task, pairs, truncation, split_special=inner.split_special_tokens)
 
 
-def _tried(tokenizer: Tokenizer, model: Any, task: str | None, pairs: bool) -> Tokenizer | None:
-    """Return the tokenizer, with what the model adds to batches, if it gives what the model's own gives."""
+def _tried(
+    tokenizer: Tokenizer,
+    model: Any,
+    task: str | None,
+    pairs: bool,
+    truncation: Mapping[str, Any] | None,
+    *,
+    split_special: bool,
+) -> Tokenizer | None:
+    """Return the tokenizer, with what the model adds to batches, if it gives what the model's own gives.
+
+    Args:
+        tokenizer: on the model's own backend, of which a copy is made.
+        model: whose texts are tokenised.
+        task: as for `plain_tokenizer`.
+        pairs: whether texts come in pairs.
+        truncation: arguments of the backend's `enable_truncation`; None: no text is cut.
+        split_special: whether the names of special tokens are text like any other.
+    """
     import torch
 
     probes: list[Text] = [(first, second) for first in PROBES for second in PROBES[1:]] if pairs else [*PROBES]
     try:
+        backend = deepcopy(tokenizer.backend)
+        backend.no_padding()
+        backend.no_truncation()
+        if truncation is not None:
+            backend.enable_truncation(**truncation)
+        backend.encode_special_tokens = split_special
+        tokenizer = replace(tokenizer, backend=backend)
         expected, tokens = model.preprocess(probes, prompt=tokenizer.prompt or None, task=task), tokenizer(probes)
     except Exception:
         # Of Rust, for a vocabulary without an unknown word: the model's own message is the better one.
