@@ -185,22 +185,16 @@ def write_whole(path: str | Path) -> Iterator[Path]:
 
     On success it takes the place of `path` at once, on failure nothing changes.
 
-    A link stays a link: what it points to is replaced. A device or a pipe is given as it is. What
-    writers that were killed left aside in the folder is removed.
+    A link stays a link: what it points to is replaced. What writers that were killed left aside in
+    the folder is removed.
 
     Raises:
-        InputError: the path is a folder, or its folder does not exist and cannot be made.
+        InputError: the path is a folder, a pipe or a device, or its folder does not exist and cannot be made.
         FailureError: the file cannot be written (full disk, no permission).
     """
-    place, path = _resolved(path), Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the name of a file")
-    if path.exists() and not path.is_file():
-        try:
-            yield path
-        except OSError as error:
-            raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
-        return
+    place = _resolved(path)
+    if place.exists() and not place.is_file():
+        raise InputError(f"{path} is a folder, a pipe or a device; give the name of a file")
     with _temporary(place) as temporary:
         yield temporary
         flush(temporary)
