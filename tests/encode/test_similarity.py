@@ -16,7 +16,7 @@ from sentence_transformers.util import dot_score
 import foils
 from foils.batching.sampler import BatchPlanner
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, as_encoder, load_encoder
-from foils.encode.models import check_temperature_of, load_cross_encoder, similarity_of
+from foils.encode.models import load_cross_encoder, similarity_of
 from foils.encode.opening import EncodingSettings
 from foils.evaluation import measure_encoder
 from foils.experiments.score import score
@@ -106,14 +106,6 @@ def test_training_takes_the_similarity_that_is_asked_for(tmp_path):
     assert load_encoder(tmp_path / "saved").similarity == "dot"
     with pytest.raises(UnknownNameError, match="similarity 'manhattan'"):
         load_trainable(str(tmp_path / "model"), device="cpu", similarity="manhattan")
-
-
-def test_a_temperature_for_cosines_is_warned_of(caplog):
-    for similarity, temperature in (("cosine", 0.05), ("dot", 1.0)):
-        check_temperature_of(similarity, temperature)
-    assert not caplog.records
-    check_temperature_of("dot", 0.05)
-    assert "the usual temperature is 1" in caplog.text
 
 
 def test_the_planner_of_a_training_is_given_the_models_inner_products():

@@ -266,7 +266,7 @@ def _parameter(setting: Setting, place: int) -> inspect.Parameter:
 # What to type next: the command that mostly follows a verb, made from what it was given and what it wrote
 
 CARRIED = (
-    "columns", "corpus", "add_judgements", "split", "device", "query_prompt", "document_prompt", "similarity",
+    "columns", "corpus", "add_judgements", "split", "device", "query_prompt", "document_prompt",
     "trust_remote_code",
 )  # fmt: skip
 """Settings that the next verb has to be given as well: how the collection is read, and how the model is used."""

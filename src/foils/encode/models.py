@@ -509,7 +509,6 @@ def set_length(model: Any, tokens: int | None) -> None:
 
 
 SIMILARITIES = ("cosine", "dot")
-OF_COSINES = 0.05
 
 
 def similarity_of(model: Any, asked: str | None = None) -> str:
@@ -530,18 +529,3 @@ def similarity_of(model: Any, asked: str | None = None) -> str:
         problem = f"the model compares vectors by {trained_for} distance; foils ranks by cosine or dot"
         raise InputError(f"{problem}: set similarity_fn_name in its config_sentence_transformers.json")
     return asked or trained_for
-
-
-def check_temperature_of(similarity: str, temperature: float) -> None:
-    """Warn where inner products are divided by the temperature that is usual for cosines.
-
-    Args:
-        similarity: cosine or dot.
-        temperature: τ, which divides similarities.
-    """
-    if similarity == "dot" and temperature == OF_COSINES:
-        log.warning(
-            "temperature %g is made for cosines, and this model compares by inner product, whose values are "
-            "larger: the usual temperature is 1",
-            temperature,
-        )

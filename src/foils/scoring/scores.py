@@ -14,7 +14,6 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
 from foils.encode.encoder import Encoder
-from foils.encode.models import check_temperature_of
 from foils.encode.vectors import VectorStore
 from foils.runtime import seeds
 from foils.runtime.errors import check_names
@@ -375,7 +374,6 @@ def score_sources(
     """
     # 1. Measure the triplets.
     settings = settings or ScoreSettings()
-    check_temperature_of(getattr(encoder, "similarity", "cosine"), settings.temperature)
     if measured is None:
         records = make_records(
             collection, sources, split=settings.split, sample=settings.sample, control=control, seed=settings.seed

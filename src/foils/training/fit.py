@@ -35,15 +35,12 @@ from foils.data.records import whole_json
 from foils.encode import EmbeddingSettings
 from foils.encode.encoder import PROMPT_NAMES, Kind
 from foils.encode.models import (
-    OF_COSINES,
     at_length,
     check_one_output,
-    check_temperature_of,
     is_routed,
     length_of,
     merge_adapters,
     seal_weights,
-    similarity_of,
 )
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, check_names
@@ -557,8 +554,6 @@ def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:
 
 def _encoder_loss(model: Any, data: TrainingSet, settings: TrainSettings) -> ContrastiveLoss:
     """Return the loss of an encoder's training; a guide of its mask embeds once all else fits."""
-    temperature = settings.loss_settings.get("temperature", OF_COSINES)
-    check_temperature_of(similarity_of(model), temperature)
     size = settings.mini_batch_size
     if size is not None:
         size = None if has_static_embedding_input(model) else min(size, settings.batch_size)
