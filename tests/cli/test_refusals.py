@@ -59,7 +59,7 @@ def other_value(setting: Setting) -> Any:
 
 def idle() -> Iterator[tuple[str, str, Any]]:
     """Verb, setting and value of each setting that has no effect where all others have their defaults."""
-    known = {"why"}.union(*EVERY.values())
+    known = set().union(*EVERY.values())
     for verb, settings in EVERY.items():
         for name, setting in settings.items():
             for needs in filter(None, setting.needs):

@@ -236,9 +236,8 @@ def test_settings_by_name_are_read():
     texts = ["margin=0.1", "bounds=[1, 2]", "on=true", "margin=0.2"]
     assert parsed_settings(texts) == {"margin": 0.2, "bounds": [1, 2], "on": True}
     assert parsed_settings(["mixing=grad-norm", "guide=./model"]) == {"mixing": "grad-norm", "guide": "./model"}
-    for text, message in (("margin", "expected NAME=VALUE"), ("margin=1x", "'1x' is not a number")):
-        with spelling({"settings": "--set"}), pytest.raises(InputError, match=f"^--set {text}: {message}"):
-            parsed_settings([text])
+    with spelling({"settings": "--set"}), pytest.raises(InputError, match=r"^--set margin: expected NAME=VALUE"):
+        parsed_settings(["margin"])
 
 
 def test_the_programs_help_is_the_doors(capsys):
@@ -302,7 +301,7 @@ def idle(
 
 @pytest.mark.parametrize(("given", "message"), [
     ({"pool": 20}, r"pool 20: no effect with method bm25; leave it out, or give method cross-encoder"),
-    ({"margin": 0.2, "reranker": True}, r"margin 0.2: no effect with reranker True \(which has no vectors\); leave"),
+    ({"margin": 0.2, "reranker": True}, "margin 0.2: no effect with reranker True; leave it out"),
     ({"seed": 3}, "seed 3: no effect with method bm25; leave it out, or give method random or draw uniform or simans"),
     ({"softness": 0.5}, "softness 0.5: no effect with pool 10"),
     ({"token_length": 5, "judges": ["bi-encoder:x"]}, "token_length 5: no effect with judges bi-encoder:x; leave"),

@@ -53,8 +53,7 @@ Condition = Sequence[str] | bool | Callable[[Any], bool]
 """On the value of another setting: one of these values, or the first part of `NAME:…` or `NAME,…` (of a list: any);
 True: the setting has a value; False: it has none (None, False, empty); or a function of the value."""
 Needs = dict[str, Any] | list[dict[str, Any]] | tuple[()]
-"""Name of a setting -> Condition, all of which must hold; of several such mappings one must. `why` is no setting but
-completes the message: what stands in parentheses."""
+"""Name of a setting -> Condition, all of which must hold; of several such mappings one must."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +113,15 @@ class Option:
             value: None is not checked: it stands for a default.
         """
         for each in value if isinstance(value, (list, tuple)) else [value]:
-            allowed = self.allowed() if isinstance(each, str) else []
-            if allowed and each not in allowed:
-                raise UnknownNameError(name, each, allowed)
-            if not self.range or isinstance(each, bool) or not isinstance(each, Real):
-                continue
-            number = float(each)
-            low = (self.least is not None and number < self.least) or (self.above is not None and number <= self.above)
-            if low or (self.most is not None and number > self.most) or not isfinite(number):
-                expected = self.range if isfinite(number) else "a finite number"
-                raise InputError(f"{name} {number:g}; expected {expected}")
+            if isinstance(each, str) and self.names:
+                check_names(name, [each], self.allowed())
+            elif self.range and isinstance(each, Real) and not isinstance(each, bool):
+                number = float(each)
+                low = self.least is not None and number < self.least
+                high = self.most is not None and number > self.most
+                if low or high or (self.above is not None and number <= self.above) or not isfinite(number):
+                    expected = self.range if isfinite(number) else "a finite number"
+                    raise InputError(f"{name} {number:g}; expected {expected}")
 
 
 NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder
@@ -180,15 +178,12 @@ class Setting:
                 text that is not of its form.
             UnknownNameError: the value is not one of the allowed names.
         """
-        parse, kinds, name = self.option.parse, {*self.kinds}, spelled(self.name)
-        if parse is not None and self.option.repeated and isinstance(value, (str, list)):
-            value = parse(several(value))
+        option, kinds, name = self.option, {*self.kinds}, spelled(self.name)
+        if option.parse is not None and option.repeated and isinstance(value, (str, list)):
+            value = option.parse(several(value))
         elif isinstance(value, str) and value != self.default:
-            if parse is not None:
-                value = parse(value)
-            elif str not in kinds:
-                value = self._read(value)
-        self.option.check(name, value)
+            value = self._read(value) if option.parse is None else option.parse(value)
+        option.check(name, value)
         fits = isinstance(value, Real if float in kinds else Integral) and not isinstance(value, bool)
         unset = value is None and type(None) in kinds
         if kinds <= {int, float, type(None)} and not fits and not unset:
@@ -198,7 +193,7 @@ class Setting:
 
     def _read(self, text: str) -> Any:
         """Return what a text says, by the type of the setting; as it is where that reads no texts."""
-        for kind in self.kinds:
+        for kind in () if str in self.kinds else self.kinds:
             try:
                 if get_origin(kind) in (list, tuple):
                     return get_origin(kind)([text])
@@ -256,16 +251,12 @@ class Settings:
         return {each.name: getattr(self, each.name) for each in chosen if getattr(self, each.name) != each.default}
 
 
-def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
-    """Return the settings that a dataclass defines, in their order.
+@functools.cache
+def settings_of(cls: Any) -> tuple[Setting, ...]:
+    """Return the settings that a dataclass of the kind `Settings` defines, in their order.
 
     A class may leave the help of inherited fields to the class that it has them from.
     """
-    return _read(cls)  # type: ignore[arg-type]  # mypy takes a class for its instances here
-
-
-@functools.cache
-def _read(cls: Any) -> tuple[Setting, ...]:
     hints, plain = get_type_hints(cls, include_extras=True), get_type_hints(cls)
     texts = {name: text for each in reversed(cls.__mro__) for name, text in _documented(each.__doc__ or "").items()}
     settings = []
@@ -445,11 +436,9 @@ def refuse_idle(settings: Mapping[str, Setting], values: dict[str, Any], grouped
 
 def _why_idle(needs: Needs, values: Mapping[str, Any]) -> str:
     """Say what is missing where none of several alternatives holds; empty: one does, or nothing is needed."""
-    alternatives: list[dict[str, Any]] = several(needs)
     missing: dict[str, Condition] = {}  # of each alternative the first condition that does not hold
-    for alternative in alternatives:
-        # `why`, and settings of other doors, are no conditions here
-        conditions = {name: condition for name, condition in alternative.items() if name in values}
+    for alternative in several(needs):
+        conditions = {name: condition for name, condition in alternative.items() if name in values}  # of this door
         unmet = [name for name, condition in conditions.items() if not _holds(condition, values[name])]
         if not unmet:
             return ""
@@ -458,10 +447,9 @@ def _why_idle(needs: Needs, values: Mapping[str, Any]) -> str:
         return ""
     first = next(iter(missing))
     state = f"with {_with_value(first, values[first])}" if _has_value(values[first]) else f"without {spelled(first)}"
-    why = f" ({alternatives[0]['why']})" if "why" in alternatives[0] else ""
     named = [(name, condition) for name, condition in missing.items() if isinstance(condition, Sequence)]
     wanted = " or ".join(spelled(name, " or ".join(several(condition))) for name, condition in named)
-    return f"{state}{why}; leave it out" + (f", or give {wanted}" if wanted else "")
+    return f"{state}; leave it out" + (f", or give {wanted}" if wanted else "")
 
 
 def _holds(condition: Condition, value: Any) -> bool:
@@ -544,14 +532,10 @@ def key_values(text: str) -> tuple[str, dict[str, str]]:
     return before, {key.strip().replace("-", "_"): value for key, _, value in split}
 
 
-# A name or a path, which are no JSON.
-_WORD = re.compile(r"(?!(?:true|false|null|NaN|Infinity)\Z)(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*")
-
-
 def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[str, Any]:
     """Read NAME=VALUE of each text; a later one of a name holds.
 
-    The value is JSON, or a word, as in mixing=gradnorm, or a path, as in guide=./model.
+    The value is JSON, or else a text, as a name or a path.
 
     Args:
         texts: as the program is given them.
@@ -566,10 +550,9 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[s
         if not equals:
             raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
         try:
-            settings[name] = value if _WORD.fullmatch(value) else json.loads(value)
-        except (ValueError, RecursionError) as error:
-            expected = "a number, true, false or a list as in [100, 200, 400, 600]"
-            raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
+            settings[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            settings[name] = value
     return settings
 
 
@@ -583,14 +566,15 @@ def settings_checked(what: str, known: Mapping[str, Any], settings: Mapping[str,
     """
     check_names(f"setting of {what}", settings, known)
     wider = {float: (int, float), tuple: (list, tuple), type(None): (int, float, type(None))}
-    kinds = {key: wider.get(type(default), type(default)) for key, default in known.items()}
-
-    def fits(key: str, value: Any) -> bool:
-        if not isinstance(value, kinds[key]) or isinstance(value, bool) != isinstance(known[key], bool):
-            return False
-        return not isinstance(value, (list, tuple)) or all(isinstance(each, (int, float)) for each in value)
-
-    wrong = [f"{key}={value!r} (default {known[key]!r})" for key, value in settings.items() if not fits(key, value)]
+    wrong = []
+    for key, value in settings.items():
+        default = known[key]
+        fits = isinstance(value, wider.get(type(default), type(default)))
+        alike = fits and isinstance(value, bool) == isinstance(default, bool)
+        if not alike or (
+            isinstance(value, (list, tuple)) and not all(isinstance(each, (int, float)) for each in value)
+        ):
+            wrong.append(f"{key}={value!r} (default {default!r})")
     if wrong:
         raise InputError(
             f"settings of {what} of another type than its defaults: {', '.join(wrong)}; give one of its type"

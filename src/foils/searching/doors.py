@@ -32,8 +32,8 @@ AnswersLike = str | Path | Mapping[str, str | None]
 log = logging.getLogger(__name__)
 
 DEPTH, ANSWERS = 1_000, 10  # documents of each query of a split, and of each one that is given
-EMBEDS = {"model": lambda model: deployed(model) != "bm25", "why": "which ranks by BM25 and embeds no text"}
-RANKS_BY_BM25 = {"model": lambda model: deployed(model) != "model", "why": "which does not rank by BM25"}
+EMBEDS = {"model": lambda model: deployed(model) != "bm25"}
+RANKS_BY_BM25 = {"model": lambda model: deployed(model) != "model"}
 OF_SPLITS: dict[str, Any] = {"query": False, "queries": False}  # what is given is searched for as it is
 OF_ANSWERS = {**OF_SPLITS, "dimensions": lambda method: method != "none"}
 SHARPENED: list[dict[str, Any]] = [
@@ -41,7 +41,7 @@ SHARPENED: list[dict[str, Any]] = [
     {"dimensions": ["eclipse"]},
     {"dimensions": False, "tune": True, "answers": False},
 ]
-TUNABLE = {"dimensions": lambda method: method not in ("none", "rdime"), "why": "which has nothing to tune"}
+TUNABLE = {"dimensions": lambda method: method not in ("none", "rdime")}
 _OF_VECTORS = (
     *("dimensions", "answers", "importance", "scale", "embedding"),
     *("feedback_depth", "tune", "measure"),

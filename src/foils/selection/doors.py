@@ -98,8 +98,8 @@ def _check_selecting(by: str, collection: CollectionLike | None) -> None:
         raise InputError(f"{spelled('by', by)} measures texts; give the negatives' {spelled('collection')}")
 
 
-_BY_BENEFIT: Needs = {"by": BENEFIT, "why": "a rule goes by ratings"}
-_OF_TEXTS: Needs = {"collection": True, "why": "which has it"}
+_BY_BENEFIT: Needs = {"by": BENEFIT}
+_OF_TEXTS: Needs = {"collection": True}
 
 
 @door(

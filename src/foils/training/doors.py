@@ -109,12 +109,7 @@ def _beside_pairs(rows: int, steps: int, pairs: int, of_pairs: TrainSettings) ->
     return [f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}"]
 
 
-@door(
-    needs={
-        "similarity": {"reranker": False, "why": "which has no vectors"},
-        "document_prompt": {"reranker": False, "why": "which has one prompt for a pair, query_prompt"},
-    },
-)
+@door(needs={"similarity": {"reranker": False}, "document_prompt": {"reranker": False}})
 def train(
     collection: CollectionLike,
     source: Annotated[SourceLike | None, Option(metavar="SOURCE")] = None,

@@ -51,13 +51,9 @@ def parsed_data_sets(named: Sequence[Any]) -> list[Any]:
     return read
 
 
-_OF_TRANSFORMERS: dict[str, Any] = {
-    "model": lambda model: not (isinstance(model, str) and model.startswith(STATIC)),
-    "why": "a bag of words, which reads whole texts and needs little memory",
-}
-_CACHED = {"reranker": False, "model": _OF_TRANSFORMERS["model"], "why": "whose batches need no cached gradients"}
-_OF_NO_EPOCHS = {"epochs": False, "why": "which decide the number of steps"}
-_OF_ENCODERS = {"reranker": False, "why": "which compares no queries with documents' vectors"}
+_OF_TRANSFORMERS: dict[str, Any] = {"model": lambda model: not (isinstance(model, str) and model.startswith(STATIC))}
+_CACHED = {"reranker": False, **_OF_TRANSFORMERS}
+_OF_ENCODERS = {"reranker": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +110,7 @@ class TrainSettings(Settings):
     batch_size: Annotated[int, Option(least=1)] = 128
     mini_batch_size: Annotated[int | None, Option(least=1, needs=_CACHED)] = None
     epochs: Annotated[int, Option(least=1)] = 1
-    steps: Annotated[int | None, Option(least=1, needs=_OF_NO_EPOCHS)] = None
+    steps: Annotated[int | None, Option(least=1, needs={"epochs": False})] = None
     learning_rate: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2, needs=_OF_TRANSFORMERS)] = 128
     patience: Annotated[int | None, Option(least=1, needs={"dev": True})] = None
@@ -243,7 +239,7 @@ class MethodSettings(Settings):
     """
 
     heading = "Method"
-    needs: ClassVar[Needs] = {"reranker": False, "why": "whose batches are random, and of one data set"}
+    needs: ClassVar[Needs] = {"reranker": False}
 
     recipe: Annotated[str | None, Option(names=RECIPES)] = None
     batches: Annotated[str | None, Option(names=ways_of_batching)] = None
