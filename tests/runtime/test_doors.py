@@ -278,7 +278,7 @@ class IdleSettings(Settings):
     needs: ClassVar[Needs] = {"model": True}
 
     pool: Annotated[int, Option(needs={"method": ("cross-encoder",)})] = 10
-    margin: Annotated[float, Option(needs={"reranker": False, "why": "which has no vectors"})] = 0.1
+    margin: Annotated[float, Option(needs={"reranker": False})] = 0.1
     seed: Annotated[int, Option(needs=[{"method": ("random",)}, {"draw": ("uniform", "simans")}])] = 0
     softness: Annotated[float | None, Option(needs={"pool": lambda pool: pool > 10})] = None
     token_length: Annotated[int, Option(needs={"judges": "llm", "not_a_setting_of_this_door": True})] = 4

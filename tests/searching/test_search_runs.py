@@ -244,7 +244,7 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ("search --run r --dimensions rdime --tune dev", "nothing to tune"),
+        ("search --run r --dimensions rdime --tune dev", "--tune dev: no effect with --dimensions rdime"),
         ("search --run r --feedback-depth 9", "rdime or rocchio"),
         ("search --run r --answers ANSWERS", "query_id"),
         ("search --run r --tune dev --measure Rprec", "nDCG, AP, RR"),

@@ -272,7 +272,7 @@ def test_models_without_a_transformer_or_without_peft_are_refused(tmp_path, monk
 
     with pytest.raises(InputError, match=r"static embedding.*leave it out"):
         train_model(static_model(), rows_of(rated=False), tmp_path, settings=LORA)
-    with pytest.raises(InputError, match=r"lora .*bag of words"):
+    with pytest.raises(InputError, match=r"lora 4: no effect with model static"):
         foils.train(collection, model="static:all-MiniLM-L6-v2", output=tmp_path / "out", lora=4)
     monkeypatch.setattr(importlib, "import_module", missing)
     refused(r"foils\[lora\]", train, "bert", tmp_path / "bert", tmp_path / "out", error=MissingExtraError)

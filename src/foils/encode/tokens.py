@@ -141,6 +141,12 @@ class Tokenizer:
         rules = f"{facts}{self.backend.to_str()}"
         return hashlib.blake2b(rules.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
+    def uncut(self) -> Tokenizer:
+        """Return the tokenizer that makes the ids of whole texts."""
+        backend = deepcopy(self.backend)
+        backend.no_truncation()
+        return replace(self, backend=backend)
+
     def __call__(self, texts: Sequence[Text]) -> Tokens:
         """Return the ids of texts, or of pairs of texts, made on all cores (`TOKENIZERS_PARALLELISM`)."""
         if self.prompt:
@@ -171,7 +177,7 @@ def plain_tokenizer(model: Any, *, prompt: str = "", task: str | None = None, pa
     """
     if not len(model):  # a model of somebody's own, without a module that could be looked at
         return None
-    backend = getattr(model, "tokenizer", None)
+    backend: Any = getattr(model, "tokenizer", None)
     shaping = ("model_max_length", "padding_side", "truncation_side", "pad_token_id", "split_special_tokens")
     size = len(backend) if hasattr(backend, "__len__") else 0  # of the vocabulary
     key = (prompt, task, pairs, id(backend), size, *(getattr(backend, name, None) for name in shaping))

@@ -251,12 +251,16 @@ class Settings:
         return {each.name: getattr(self, each.name) for each in chosen if getattr(self, each.name) != each.default}
 
 
-@functools.cache
-def settings_of(cls: Any) -> tuple[Setting, ...]:
-    """Return the settings that a dataclass of the kind `Settings` defines, in their order.
+def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
+    """Return the settings that a dataclass defines, in their order.
 
     A class may leave the help of inherited fields to the class that it has them from.
     """
+    return _read(cls)  # type: ignore[arg-type]  # mypy takes a class for its instances here
+
+
+@functools.cache
+def _read(cls: Any) -> tuple[Setting, ...]:
     hints, plain = get_type_hints(cls, include_extras=True), get_type_hints(cls)
     texts = {name: text for each in reversed(cls.__mro__) for name, text in _documented(each.__doc__ or "").items()}
     settings = []

@@ -154,7 +154,7 @@ def training_length(model: Any, documents: Sequence[Text], *, tokens: int | None
     tokenizer = plain_tokenizer(model, pairs=not isinstance(documents[0], str))
     if tokenizer is None:  # of a model whose preprocessing is its own: nobody knows what is cut
         return TrainingLength(model_length if tokens is None else tokens, math.nan)
-    lengths = replace(tokenizer, truncation=None)(documents).lengths
+    lengths = tokenizer.uncut()(documents).lengths
 
     def cut(length: int) -> float:
         return float(np.maximum(lengths - length, 0).sum() / lengths.sum())
