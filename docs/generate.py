@@ -22,13 +22,11 @@ from typing import Any, get_type_hints
 import foils
 from foils.cli.app import (
     DOORS,
-    EVERYWHERE,
     PURPOSE,
     described,
     door_of,
     examples,
     help_text,
-    is_wide,
     settings_of_verb,
     shown_default,
     summary,
@@ -171,10 +169,6 @@ def options() -> str:
         "Every verb of the program with its arguments and options, as `foils VERB --help` shows them. In Python, each\n"
         "is a keyword argument of the function of the same name ([library](api.md)): `--relative-margin 0.05` is\n"
         "`relative_margin=0.05`.\n",
-        "\n".join(
-            ["| Options of most verbs | |", "|---|---|", *(f"| `{f}` | {_plain(t)} |" for f, t in EVERYWHERE.items())]
-        )
-        + "\n",
         ", ".join(f"[{verb}](#foils-{verb})" for verb in sorted(DOORS)) + "\n",
     ]
     for name in sorted(DOORS):
@@ -186,7 +180,7 @@ def options() -> str:
 
 def _tables(verb: str) -> Iterator[str]:
     groups: dict[str, list[str]] = {"Argument": []}
-    for each in (each for each in settings_of_verb(verb) if not is_wide(each)):
+    for each in settings_of_verb(verb):
         groups.setdefault("Argument" if each.positional else each.heading or "Option", []).append(_row(each))
     for heading, rows in groups.items():
         if rows:

@@ -31,13 +31,6 @@ from foils.runtime.options import STANDARD, Option, Setting, check_places, sever
 from foils.runtime.progress import bars, reporting, say
 from foils.runtime.results import print_tables
 
-EVERYWHERE = {
-    "--json FILE": "Write the result as JSON to this file; - is standard output, in the place of the table.",
-    "--device DEVICE": "torch device, e.g. cuda:0. Default: the first one available.",
-    "--ray ADDRESS": "Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), "
-    "or auto (the cluster of this machine). The result has the same bytes.",
-    "--trust-remote-code": "Run code that comes with a model.",
-}
 Door = Any  # a function, with its settings by name
 Values = Mapping[str, Any]
 Advice = Callable[[Any, Values], str | None]
@@ -52,7 +45,12 @@ def _output(text: str, writes: Sequence[str], *, name: str = "output", needed: b
     return Setting(name, kind, details, default, text, "Output")
 
 
-JSON = _output(EVERYWHERE["--json FILE"], files.JSON, name="json", write="write_json")
+JSON = _output(
+    "Write the result as JSON to this file; - is standard output, in the place of the table.",
+    files.JSON,
+    name="json",
+    write="write_json",
+)
 REPORT = _output("Write an HTML page to this file.", files.HTML, name="report", write="report")
 PAGE = _output("Write the page to this file.", files.HTML, name="page", write="report", flag="--output", short="-o")
 NEGATIVES = _output("Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
@@ -65,10 +63,6 @@ PROMOTED = _output(
     name="promoted",
     write="promoted.write",
 )
-OPEN = Setting(
-    "open_report", bool | None, Option(flag="--open"), None,
-    "Open the report in a browser (on a terminal). Default: yes.", "Output",
-)  # fmt: skip
 
 
 class Verb(NamedTuple):
@@ -107,7 +101,7 @@ def _open_report(_: Any, values: Values) -> None:
     """Open the report of `foils demo` in a browser, where there is somebody to look at it."""
     import webbrowser
 
-    if values.get("open_report", True) and sys.stdout.isatty():
+    if sys.stdout.isatty():
         webbrowser.open((values.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
@@ -150,9 +144,7 @@ def add_verb(app: App, name: str) -> None:
     signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
-    wide = ", ".join(each.flag for each in settings if is_wide(each))
-    shown = [f"Example: {command}" for command in examples(door)]
-    epilogue = "\n\n".join([f"Options as of most verbs: {wide} (foils --help).", *shown])
+    epilogue = "\n\n".join(f"Example: {command}" for command in examples(door))
     app.command(run, name=name, help=described(door), help_epilogue=epilogue)
 
 
@@ -160,11 +152,6 @@ def settings_of_verb(name: str) -> list[Setting]:
     """Return what a verb takes: the settings of its door that the program has, and those of the program alone."""
     of_door = [each for each in door_of(name).settings.values() if each.option.in_program]
     return [*of_door, *DOORS[name].outputs, JSON]
-
-
-def is_wide(setting: Setting) -> bool:
-    """Whether an option is one of most verbs, which `foils --help` describes once."""
-    return setting.flag in {name.split()[0] for name in EVERYWHERE}
 
 
 def help_text(setting: Setting) -> str:
@@ -252,7 +239,6 @@ def _parameter(setting: Setting, place: int) -> inspect.Parameter:
         more["show_default"] = False
     if default is False:
         more["negative"] = ()  # --no-dry-run would say nothing
-    more["show"] = not is_wide(setting)
     more["name"] = [*filter(None, [option.short]), setting.flag]
     kind: Any = inspect.Parameter.POSITIONAL_ONLY if setting.positional else inspect.Parameter.KEYWORD_ONLY
     if setting.positional and get_origin(annotation) is list:
@@ -367,7 +353,7 @@ DOORS: dict[str, Verb] = {
     "score-pairs": Verb((NEGATIVES,), advice=f"{TRAIN} --loss margin-mse"),
     "study": Verb(advice="report {output} -o report.html"),
     "report": Verb((PAGE,)),
-    "demo": Verb((OPEN,), _open_report),
+    "demo": Verb(after=_open_report),
     "rate": Verb((NEGATIVES,), advice="select {output} -o train.parquet"),
     "label": Verb(advice=_after_label),
     "relabel": Verb((NEGATIVES, PROMOTED), advice=f"{TRAIN} [--add-judgements {{promoted}}]"),
@@ -524,11 +510,7 @@ def overview() -> str:
     """Return the help of the program, as wide as the terminal."""
     width = min(shutil.get_terminal_size().columns, 120)
     parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
-    for title, rows in (
-        ("Verbs:", {verb: summary(verb) for verb in DOORS}),
-        ("Options of most verbs:", EVERYWHERE),
-        ("Options:", OPTIONS),
-    ):
+    for title, rows in (("Verbs:", {verb: summary(verb) for verb in DOORS}), ("Options:", OPTIONS)):
         first = max(map(len, rows)) + 4
         lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}
         aligned = [f"  {name}".ljust(first) + ("\n" + " " * first).join(text) for name, text in lines.items()]

@@ -75,8 +75,9 @@ def print_tables(tables: Sequence[Table], file: IO[str] | None = None) -> None:
     out = Console(file=file, width=width, highlight=False)
     for table in tables:
         out.print(Text(_plain(table.title)), style="bold", soft_wrap=not file.isatty())
-        for columns in _beside(table, width):
-            out.print(_grid(table, columns, width))
+        sizes = [_widths(table, column, width) for column in range(len(table.columns))]
+        for columns in _beside(table, sizes, width):
+            out.print(_grid(table, columns, sizes, width))
         if table.caption:
             out.print(Text(_plain(table.caption)), style="dim", soft_wrap=not file.isatty())
 
@@ -105,12 +106,12 @@ def _widths(table: Table, column: int, width: int) -> tuple[int, int]:
     return min(max(least, 12), longest), longest
 
 
-def _beside(table: Table, width: int) -> list[list[int]]:
+def _beside(table: Table, sizes: Sequence[tuple[int, int]], width: int) -> list[list[int]]:
     """Return the numbers of the columns that stand beside each other, block by block.
 
     The first column leads each block; the second does, too, where rows have the same name and it is short.
     """
-    least = [_widths(table, column, width)[0] + GAP for column in range(len(table.columns))]
+    least = [narrowest + GAP for narrowest, _ in sizes]
     names = {row[0] for row in table.rows}
     both = len(names) < len(table.rows) and EDGE + sum(least[:2]) <= width // 2
     leading = [0, 1] if both else [0]
@@ -123,18 +124,17 @@ def _beside(table: Table, width: int) -> list[list[int]]:
     return blocks
 
 
-def _grid(table: Table, columns: Sequence[int], width: int) -> Any:
+def _grid(table: Table, columns: Sequence[int], sizes: Sequence[tuple[int, int]], width: int) -> Any:
     """Return some columns of a table for a console: what room is left goes to the texts that would wrap."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    wanted = {column: _widths(table, column, width) for column in columns}
-    widths = {column: least for column, (least, _) in wanted.items()}
+    widths = {column: sizes[column][0] for column in columns}
     room = width - EDGE - GAP * len(columns) - sum(widths.values())
-    by_need = sorted(columns, key=lambda column: wanted[column][1] - wanted[column][0])
+    by_need = sorted(columns, key=lambda column: sizes[column][1] - sizes[column][0])
     for place, column in enumerate(by_need):
-        more = max(0, min(wanted[column][1] - widths[column], room // (len(columns) - place)))
+        more = max(0, min(sizes[column][1] - widths[column], room // (len(columns) - place)))
         widths[column] += more
         room -= more
     grid = RichTable(box=box.SIMPLE_HEAD)
