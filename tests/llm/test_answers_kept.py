@@ -15,6 +15,7 @@ from foils.llm import (
     Request,
     Sampling,
     Template,
+    announce,
     ask_missing,
     fenced,
 )  # fmt: skip
@@ -161,5 +162,7 @@ def test_costs_are_said_before_the_first_request(tmp_path, caplog):
     with serving(lambda number, _: Reply('{"word": "yes"}')) as server:
         client = Client("m", server.url, price=(1000.0, 2000.0))
         questions = Questions(client, tmp_path, form, Template("{query}", "own"))
+        announce([(client, questions.cost(prompts))])
+        assert server.seen == []
         assert questions.ask(prompts) == ["yes"] * 4
     assert "3 questions, about 1,425 prompt tokens and 36 completion tokens; cost: 1.50" in caplog.text
