@@ -76,9 +76,9 @@ def test_a_retriever_that_says_something_else_is_told(tmp_path):
     (tmp_path / "retriever.json").write_text(text.replace("0.5", "0.4"))
     refused("no retriever", Fusion.of, tmp_path, error=FormatError)
     facts = json.loads(text)
-    del facts["checksum"]  # as before there was one
+    del facts["checksum"]
     (tmp_path / "retriever.json").write_text(json.dumps(facts))
-    assert Fusion.of(tmp_path).weight == 0.5
+    refused("tune again", Fusion.of, tmp_path, error=FormatError)
 
 
 def test_training_over_a_model_replaces_it_and_keeps_what_is_not_its_own(tmp_path):
