@@ -5,9 +5,9 @@
         [--shared-rate] [--hide 0.9] [--relabel 30] [--max-positives 4] [--patience 5] [--work FOLDER]
         [--measures RR@10 RR@100] [--pooling cls] [--known 8] [--negatives ance|trisampler] [--refresh 1]
 
-A sampler is a method with settings after a colon: its own, warmup and anneal, and two of this study's,
-known=together (known positives may meet in a batch; the loss leaves them out all the same) and mask=self (the loss also
-leaves out what is nearer to the query than the positive is). The shell writes grids: hobit:seeds={1,8},alpha={0,1}.
+A sampler is a method with settings after a colon: its own, warmup and anneal, and one of this study's,
+known=together (known positives may meet in a batch; the loss leaves them out all the same). The shell writes grids:
+hobit:seeds={1,8},alpha={0,1}.
 
 Same pairs, steps and start for every sampler of a seed. The static encoder starts from the word table of
 all-MiniLM-L6-v2, projected on its 128 main directions, BERT-tiny from its language model, minilm as it is. Of several
@@ -58,11 +58,11 @@ from foils.runtime.options import parsed_settings
 from foils.statistics import compare_systems
 from foils.training import fit as train_module
 from foils.training.data import TrainingSet, training_set
-from foils.training.settings import NO_DUPLICATES, TrainSettings
+from foils.training.settings import TrainSettings
 
 ON_DEV, OF_QUERY = "nDCG@10", 8
 DIMENSION = 128  # of the static encoder
-SAMPLERS = ("random", "no-duplicates", "hobit", "hobit:alpha=0", "hobit-c", "ngame", "walks", "b3")
+SAMPLERS = ("random", "hobit", "hobit:alpha=0", "hobit-c", "ngame", "walks", "b3")
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,17 @@ class Sampler:
     method: str
     settings: dict[str, Any]
     together: bool
-    mask: str | None
 
     @classmethod
     def named(cls, name: str) -> Sampler:
         method, _, given = name.partition(":")
         settings = parsed_settings(given.split(",") if given else [], option=name, words=True)
-        known, mask = settings.pop("known", "apart"), settings.pop("mask", None)
+        known = settings.pop("known", "apart")
         check_names("known", [known], ["apart", "together"])
-        check_names("mask", [] if mask is None else [mask], ["self"])
-        if method != NO_DUPLICATES:
-            method_named(method, settings)
-        elif settings or known != "apart":
-            raise SystemExit(f"{name}: {NO_DUPLICATES} has no settings")
-        return cls(name, method, settings, known == "together", mask)
+        method_named(method, settings)
+        return cls(name, method, settings, known == "together")
 
-    def batches(self, data: TrainingSet, known: Conflicts) -> str | BatchPlanner:
-        if self.method == NO_DUPLICATES:
-            return NO_DUPLICATES
+    def batches(self, data: TrainingSet, known: Conflicts) -> BatchPlanner:
         return BatchPlanner(self.method, self.settings, known=no_conflicts(known.rows) if self.together else known)
 
 
@@ -191,7 +184,7 @@ class Study:
         model, batches = start_of(options.model, options.pooling), sampler.batches(self.data, self.known)
         part = options.refresh if options.negatives else options.epochs
         settings = TrainSettings(
-            batch_size=options.batch_size, epochs=part, learning_rate=rate, seed=seed, mask=sampler.mask,
+            batch_size=options.batch_size, epochs=part, learning_rate=rate, seed=seed,
             max_length=None if options.model == "static" else 64, patience=options.patience,
             trainer={"save_total_limit": 1},
         )  # fmt: skip
@@ -205,7 +198,7 @@ class Study:
             with tempfile.TemporaryDirectory() as folder, narrowed():
                 runs.append(train_module.train_model(model, self.mined(model), folder, **how))
             model = runs[-1].model
-        history = batches.history if isinstance(batches, BatchPlanner) else []
+        history = batches.history
         losses = [entry["loss"] for run in runs for entry in run.history if "loss" in entry]
         facts = {
             "seconds": round(sum(run.seconds for run in runs), 1),

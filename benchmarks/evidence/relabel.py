@@ -10,8 +10,8 @@ rows a noisy oracle labels (it is wrong about a tenth of them), with what labels
 without it; beside them what a threshold on the likeness to the nearest positive reaches that knows the truth.
 
 `train`: the word table trained on the table as it is (untouched), with the promoted rows as positives (relabelled, by
-5 % of the rows), with every false negative rejected that there is (truth); with the table untouched and a mask, of the
-model itself or of a guide (all-MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on
+5 % of the rows), with every false negative rejected that there is (truth); with the table untouched and a
+mask of a guide (all-MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on
 the test split, paired tests against untouched, Holm's correction over the systems. With `--model`, a folder with a
 language model, as BERT-tiny, and what to call it, that is trained instead: untouched, relabelled and masked by the
 guide, on one list of a positive and all negatives a query. What is in the result file is not done again.
@@ -134,11 +134,10 @@ def train(given: str, hide: float, seed: int, top: int, model: str = MODEL) -> d
         "untouched": (collection, mined, None),
         "relabelled": (more, relabelled, None),
         "truth": (collection, mined.reject(truth, "false"), None),
-        "masked by itself": (collection, mined, "self"),
-        "masked by a guide": (collection, mined, f"guide:{GUIDE}"),
+        "masked by a guide": (collection, mined, GUIDE),
         "random": (collection, foils.mine(collection, "random", top=top, seed=seed), None),
         "none": (collection, None, None),
-        "none, masked by a guide": (collection, None, f"guide:{GUIDE}"),
+        "none, masked by a guide": (collection, None, GUIDE),
     }
     steps, runs = STEPS, []
     if model != MODEL:

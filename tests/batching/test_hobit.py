@@ -21,8 +21,8 @@ from foils.batching import (
     smooth_hardness,
 )
 from foils.batching import hobit as hobit_module
-from foils.batching.batches import Unused, find_conflicts, nearest
-from foils.batching.hobit import WIDER
+from foils.batching.batches import find_conflicts, nearest
+from foils.batching.hobit import WIDER, Filler
 from foils.batching.methods import METHODS
 from foils.runtime.errors import InputError
 
@@ -175,8 +175,8 @@ def test_batches_larger_than_the_classes_are_not_sought_for_long(method, monkeyp
     positives = [(f"q{i}", names[j]) for i in range(1200) for j in np.flatnonzero(label == label[i])]
     conflicts = find_conflicts([f"q{i}" for i in range(1200)], names, positives=positives)
     assert (conflicts.classes, no_conflicts(9).classes) == (12, 9)
-    factors, own = set(), Unused.candidates
-    monkeypatch.setattr(Unused, "candidates", lambda *a, factor=1: factors.add(factor) or own(*a, factor=factor))
+    factors, own = set(), Filler.near
+    monkeypatch.setattr(Filler, "near", lambda filler, seeds, factor: factors.add(factor) or own(filler, seeds, factor))
     queries, documents = clustered(1200, 8, 12)
     how = {"batch_size": 48, "rng": np.random.default_rng(0), "conflicts": conflicts}
     assert len(list(METHODS[method].build(queries, documents, **how))) == 25

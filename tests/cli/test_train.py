@@ -11,7 +11,6 @@ from foils.data import load_collection
 from foils.data.read import OPENERS
 from foils.experiments.doors import PACKAGES, demo
 from foils.runtime.errors import InputError
-from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
 from train_models import cross_encoder, made_up_folder, static_model, table
 
 STEPS = {"epochs": 2, "batch_size": 8, "learning_rate": 0.05, "seed": 3}
@@ -36,17 +35,6 @@ def test_a_model_in_memory_is_trained(world, tmp_path):
         library.train(*world, model=reranker, output=tmp_path / "other")
     given = {"reranker": True, "output": tmp_path / "other", "batch_size": 8}
     assert library.train(*world, model=reranker, **given).model is reranker
-
-
-def test_a_recipe_fills_in_what_is_open():
-    hobit = RECIPES["hobit"]
-    assert completed(OPEN, Recipe().training, evaluated=True) == TrainSettings()
-    assert completed(OPEN, hobit.training, evaluated=True) == hobit.training
-    assert completed(OPEN, hobit.training, evaluated=False).patience is None
-    given = TrainSettings(**{**vars(OPEN), "batch_size": 128, "loss": "debiased", "loss_settings": {"prior": 0.2}})
-    chosen = completed(given, RECIPES["eci-sem"].training, evaluated=False)
-    assert (chosen.batch_size, chosen.loss_settings) == (128, {"prior": 0.2}), "a default that is given is given"
-    assert (chosen.mini_batch_size, chosen.learning_rate) == (2048, 2e-5)
 
 
 @pytest.mark.slow

@@ -38,7 +38,6 @@ CASES: dict[str, dict[str, Any]] = {
     "hybrid, gradnorm, cached": {"loss": "hybrid", "loss_settings": {"mixing": "gradnorm"}, "mini_batch_size": 3},
     "margin-mse": {"loss": "margin-mse", "loss_settings": {"alpha": 0.5}},
     "distil, cached": {"loss": "distil", "loss_settings": {"alpha": 0.3}, "mini_batch_size": 3},
-    "masked by itself": {"loss": "weighted", "mask": "self", "mask_margin": 0.0},
     "matryoshka, cached": {"loss": "mnrl", "matryoshka": (16, 8), "mini_batch_size": 3},
     **{f"batches {name}": {"batches": name} for name in ("hobit-c", "ngame")},
     "batches hobit, annealed": {"batches": "hobit", "batch_settings": {"seeds": 2, "warmup": 1, "anneal": 1}},

@@ -26,7 +26,7 @@ from foils.selection import LearningProgress
 from foils.training.data import training_set
 from foils.training.fit import LOSS_STATE, WHOLE, Steps, last_whole_checkpoint, train_model
 from foils.training.losses import ContrastiveLoss, make_loss
-from foils.training.settings import RECIPES, TrainSettings
+from foils.training.settings import TrainSettings
 from foils.training.tiers import CURRICULUM, DANGER, UNRATED, Decks, TierCurriculum, by_progress, outside_danger
 from refusals import refused
 from train_models import (
@@ -161,7 +161,7 @@ HOBIT = {"batches": "hobit", "batch_settings": {"seeds": 2, "candidates": 8}}
     ("loss", "settings", "how", "bert"),
     [
         ("mnrl", {}, {}, True),
-        ("weighted", {"learn_temperature": True}, {"batches": "no-duplicates"}, True),
+        ("weighted", {"learn_temperature": True}, {}, True),
         ("hybrid", {"mixing": "gradnorm"}, HOBIT, False),
         ("hybrid", {"mixing": "uncertainty"}, {}, False),
     ],
@@ -228,14 +228,6 @@ def test_names_and_ranges_are_checked_at_once():
         refused(said, make_loss, name, None, rows_of(), error=UnknownNameError, settings=settings)
     refused("prior", make_loss, "debiased", None, rows_of(), settings={"prior": 1.0})
     refused(re.escape("batch_size 0") + ".*epochs", TrainSettings, batch_size=0, epochs=0)
-
-
-def test_the_recipes_are_the_papers():
-    ours, hobit = (RECIPES[name].training for name in ("eci-sem", "hobit"))
-    assert (ours.loss, ours.batch_size, ours.mini_batch_size, ours.epochs) == ("mnrl", 4096, 2048, 1)
-    assert (ours.learning_rate, ours.max_length, ours.loss_settings["temperature"]) == (2e-5, 128, 0.05)
-    assert (hobit.batch_size, hobit.epochs, hobit.patience, hobit.trainer) == (128, 40, 5, {"weight_decay": 0.01})
-    assert hobit.learning_rate == 1e-5
 
 
 # What a loss learned comes back with its checkpoint, or is refused by name
@@ -313,7 +305,7 @@ def test_an_epoch_has_its_exact_length_and_batches_of_one_tier(drop_last, length
     plain = list(sampler)  # of an evaluation set: its rows in order
     assert plain[0] == list(range(8))
     assert len(sampler) == len(plain) == length
-    sampler.start()
+    sampler.start([])
     for epoch in range(3):
         sampler.set_epoch(epoch)
         batches = list(sampler)

@@ -23,23 +23,19 @@ from sentence_transformers.sentence_transformer.losses import (
 from foils.encode import EmbeddingSettings
 from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
-from foils.training import losses
 from foils.training.data import PairFacts, training_set
 from foils.training.fit import train_model
 from foils.training.losses import (
     ContrastiveLoss,
     average_gradients,
-    check_shares,
     gathered,
     matryoshka_loss,
 )
 from foils.training.objectives import (
     MIXINGS,
-    FalseNegativeMask,
     Temperature,
     debiased_infonce,
     guide_vectors,
-    make_mask,
     mask_log_weights,
     weighted_infonce,
 )
@@ -90,31 +86,22 @@ OBJECTIVES = {
 @pytest.mark.parametrize(
     ("objective", "mixing", "size", "masked"),
     [
-        *((name, None, 4, masked) for name in OBJECTIVES for masked in (None, "self")),
-        *(("weighted", name, 3, None) for name in MIXINGS),
-        ("hard", "gradnorm", 100, None), ("hard", None, 3, "guide"), ("weighted", "gradnorm", 3, "self"),
-        ("debiased", "gradnorm", 3, "guide"),
+        *((name, None, 4, False) for name in OBJECTIVES),
+        *(("weighted", name, 3, False) for name in MIXINGS),
+        ("hard", "gradnorm", 100, False), ("hard", None, 3, True), ("debiased", "gradnorm", 3, True),
     ],
 )  # fmt: skip
-def test_cached_equals_uncached_and_masks_count_the_same(model, rated, objective, mixing, size, masked, tmp_path):
-    rows, found, counted = [3, 0, 7, 11, 5, 2, 9], [], []
+def test_cached_equals_uncached(model, rated, objective, mixing, size, masked, tmp_path):
+    rows, found = [3, 0, 7, 11, 5, 2, 9], []
     batch, settings = rated.dataset[rows], EmbeddingSettings(vectors=str(tmp_path))
-    guide = guide_vectors(static_model(seed=3), rated, settings=settings) if masked == "guide" else None
+    guide = guide_vectors(static_model(seed=3), rated, settings=settings) if masked else None
     for mini_batch_size in (None, size):
         way, tau = MIXINGS[mixing]() if mixing else None, Temperature(0.1, learned=True)
-        mask = FalseNegativeMask(0.0 if guide is None else -0.4, guide) if masked else None
         how = {"objective": OBJECTIVES[objective], "facts": rated.facts, "temperature": tau, "mixing": way}
-        loss = ContrastiveLoss(model, **how, mask=mask, mini_batch_size=mini_batch_size)
+        loss = ContrastiveLoss(model, **how, guide=guide, margin=-0.4, mini_batch_size=mini_batch_size)
         found.append(evaluated(loss, batch, rows))
-        if mask:
-            loss(features(model, batch), torch.tensor(rows))
-            counted.append(mask.shares()[1])
-            with torch.no_grad():
-                loss(features(model, batch), torch.tensor(rows))
-            assert mask.shares()[1] == counted[-1]  # without gradients nothing is counted
     assert torch.isfinite(found[0][1]["temperature.log_scale"])
     same(*found)
-    assert counted[:1] == pytest.approx(counted[1:], rel=1e-5)
 
 
 def test_cached_replays_dropout_as_sentence_transformers_does(noisy):
@@ -231,6 +218,7 @@ def test_what_cannot_work_is_refused(model, rated):
         (lambda: Temperature(0.0), "above 0"),
         (lambda: ContrastiveLoss(model, facts=rows_of(rated=False).facts, mixing=MIXINGS["fixed"]()), "rate the neg"),
         (lambda: ContrastiveLoss(model, facts=rows_of(rated=False).facts, least_gap=float), "rate the negatives"),
+        (lambda: ContrastiveLoss(model, guide=guide_vectors(static_model(), rated, settings=USE)), "needs the facts"),
     ):
         refused(said, make)
 
@@ -272,9 +260,15 @@ def test_vectors_that_are_cut_are_better_for_it(tmp_path):
 
 def test_matryoshka_trainings_that_cannot_work_are_refused(tmp_path):
     model = static_model()
-    refused("matryoshka 8,32: the model has 16 dimensions", matryoshka_loss, model, ContrastiveLoss(model), [8, 32])
+    refused(
+        "matryoshka 8,32: needs a model .* of as many dimensions, not 16",
+        matryoshka_loss,
+        model,
+        ContrastiveLoss(model),
+        [8, 32],
+    )
     model.similarity_fn_name = "dot"
-    refused("compares vectors by the cosine", matryoshka_loss, model, ContrastiveLoss(model), [8])
+    refused("compares by the cosine", matryoshka_loss, model, ContrastiveLoss(model), [8])
     bert = bert_model(tmp_path)
     with pytest.raises(InputError, match="a loss that learns beside the model"):
         matryoshka_loss(
@@ -318,20 +312,9 @@ def test_two_processes_train_what_one_trains(ends, name):
 def test_one_process_exchanges_nothing():
     vectors = torch.randn(3, 2, requires_grad=True)
     assert gathered(vectors) is vectors
-    check_shares(3)
     vectors.grad = torch.ones(3, 2)
     average_gradients([vectors])
     assert (vectors.grad == 1).all()
-
-
-def test_shares_of_different_sizes_are_refused(monkeypatch):
-    def gather(into, own):
-        into[:] = [own, 2]
-
-    monkeypatch.setattr(losses, "rank_and_count", lambda: (0, 2))
-    monkeypatch.setattr(losses.dist, "all_gather_object", gather)
-    refused(r"the processes have \[3, 2\] rows of a batch", check_shares, 3)
-    check_shares(2)
 
 
 ROWS, BATCH, EPOCHS = 80, 8, 2
@@ -380,36 +363,20 @@ BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32)
 
 def test_a_mask_by_hand():
     similarities = torch.tensor([[0.5, 0.65, 0.55], [0.4, 0.2, 0.9]])
-    own, positives = torch.tensor([0.5, 0.9]), torch.tensor([0, 2])
-    masked = partial(mask_log_weights, similarities, own, positives)
+    masked = partial(mask_log_weights, similarities, torch.tensor([0, 2]))
     assert masked(margin=0.1).tolist() == [[0, -INF, 0], [0, 0, 0]]
     assert masked(margin=0.0).tolist() == [[0, -INF, -INF], [0, 0, 0]]
     assert masked(margin=-0.6).tolist() == [[0, -INF, -INF], [-INF, 0, 0]]  # but never the positive
 
 
-def test_what_the_facts_leave_out_stays_out_and_their_weights_stay():
-    vectors = torch.eye(3)
-    known = torch.tensor([[0.0, -INF, -0.5], [0, 0, 0], [0, 0, 0]])
-    everything = FalseNegativeMask(-1.5).log_weights(vectors, vectors, 0, 3, known)
-    assert everything.tolist() == [[0, -INF, -INF], [-INF, 0, -INF], [-INF, -INF, 0]]
-    assert FalseNegativeMask(0.1).log_weights(vectors, vectors, 0, 3, known).tolist() == known.tolist()
-
-
-def test_shares_by_hand(rated):
-    """Three lists: what is known or absent is no pair."""
-    known = torch.from_numpy(rated.facts.log_weights(np.array([0, 1, 2]), 0, 3))
-    known[0, 1] = known[1, 4] = -INF  # as if positive 1 answered query 0; and a negative of row 1 were rejected
-    documents = torch.zeros(15, 2)
-    documents[:3] = torch.tensor([[1.0, 0.0]])
-    documents[3] = documents[10] = torch.tensor([5.0, 0.0])  # mined of row 0, in-batch of others; mined of row 1
-    queries = torch.tensor([[1.0, 0.0]] * 3)
-    mask = FalseNegativeMask(0.1)
-    blocks = [mask.log_weights(queries, documents, a, b, known[a:b], epoch=2) for a, b in ((0, 2), (2, 3))]
-    weights = torch.cat(blocks)
-    masked = torch.isneginf(weights) & ~torch.isneginf(known)
-    assert masked.nonzero().tolist() == [[0, 3], [0, 10], [1, 3], [1, 10], [2, 3], [2, 10]]
-    pairs = int((~torch.isneginf(known)).sum()) - 3  # but the positives
-    assert mask.shares() == {2: pytest.approx(6 / pairs)}
+def test_what_the_facts_leave_out_stays_out_and_their_weights_stay(model, rated):
+    rows, vectors = np.array([0, 1, 2]), torch.eye(3).repeat(5, 1)  # documents of one row are alike
+    loss = ContrastiveLoss(model, facts=rated.facts)
+    before = loss.sums(vectors[:3], vectors, 0, rows, None)
+    loss.margin = 1.0  # nothing is nearer than a positive by more than the largest cosine
+    assert torch.equal(loss.sums(vectors[:3], vectors, 0, rows, [vectors[:3], vectors]), before)
+    loss.margin = -1.5
+    assert loss.sums(vectors[:3], vectors, 0, rows, [vectors[:3], vectors]).item() == 0  # all but the positives go
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.05, -0.3])
@@ -424,7 +391,7 @@ def test_a_guides_mask_is_that_of_gistembed(margin, model, tmp_path):
     with torch.no_grad():  # another model than the one that trains
         other[0].auto_model.embeddings.word_embeddings.weight.normal_(generator=torch.Generator().manual_seed(1))
     texts = guide_vectors(other, data, settings=EmbeddingSettings(vectors=str(tmp_path / "vectors")))
-    ours = ContrastiveLoss(model, facts=data.facts, mask=FalseNegativeMask(margin, guide=texts), temperature=0.05)
+    ours = ContrastiveLoss(model, facts=data.facts, guide=texts, margin=margin, temperature=0.05)
     terms = {"contrast_anchors": False, "contrast_positives": False}
     theirs = GISTEmbedLoss(model, other, temperature=0.05, margin=-margin, **terms)
     theirs.guide.requires_grad_(False)
@@ -459,42 +426,23 @@ def test_the_guide_embeds_each_text_once(rated, tmp_path):
     assert documents.tolist() == np.concatenate(wanted).tolist()
 
 
-@pytest.mark.parametrize("how", [{"mask": "self", "mask_margin": -0.1}, {"mask": "guide:{}", "mask_margin": 0.2}])
-def test_losses_are_masked_in_training(how, tmp_path):
+def test_losses_are_masked_in_training(tmp_path):
     static_model(seed=3).save_pretrained(str(tmp_path / "guide"))
-    how = {key: str(value).format(tmp_path / "guide") if key == "mask" else value for key, value in how.items()}
+    how = {"mask": str(tmp_path / "guide"), "mask_margin": 0.2}
     plain, run = (
         train_model(static_model(), rows_of(), tmp_path / str(len(more)), settings=replace(BASE, **more))
         for more in ({}, how)
     )
     assert not torch.equal(weights(plain.model), weights(run.model))
-    assert plain.masked is None
-    share = run.masked["shares"][1]
-    assert 0 < share < 1
+    assert plain.mask is None
+    assert run.mask["margin"] == 0.2
 
 
-def test_margins_are_the_published_ones_and_0_for_inner_products(tmp_path):
-    data, model = rows_of(rated=False), static_model()
-    model.save_pretrained(str(tmp_path / "guide"))
-    by_guide = f"guide:{tmp_path / 'guide'}"
-    assert make_mask(model, data, replace(BASE, mask="self"), USE).margin == 0.1
-    assert make_mask(model, data, replace(BASE, mask=by_guide), USE).margin == 0
-    model.similarity_fn_name = "dot"
-    assert make_mask(model, data, replace(BASE, mask="self"), USE).margin == 0
-    assert make_mask(model, data, replace(BASE, mask="self", mask_margin=20), USE).margin == 20
-    assert make_mask(model, data, replace(BASE, mask=by_guide), USE).margin == 0  # the guide's cosines
-
-
-def test_what_makes_no_sense_is_refused(tmp_path, rated):
-    for wrong in ("me", "guide:", "guide"):
-        refused("expected self, or guide:MODEL", TrainSettings, mask=wrong)
-    wrong = replace(BASE, mask="guide:/no/such/model", loss_settings={"prior": 0.1})
+def test_masks_that_make_no_sense_are_refused(tmp_path, rated):
+    wrong = replace(BASE, mask="/no/such/model", loss_settings={"prior": 0.1})
     # before a guide is looked for
     refused("setting of the loss mnrl", train_model, static_model(), rated, tmp_path / "wrong", settings=wrong)
-    how = {"settings": replace(BASE, mask="self")}
-    refused("mask self: no effect on a reranker", train_model, cross_encoder(tmp_path), rated, tmp_path / "out", **how)
-    refused("expected a finite number", FalseNegativeMask, float("nan"))
-    guided = FalseNegativeMask(guide=guide_vectors(static_model(seed=3), rated, settings=USE))
-    refused("expected them in the labels", guided.compared, torch.ones(1, 2), torch.ones(1, 2), None)
-    with pytest.raises(InputError, match=r"cannot load|no such folder"):
-        make_mask(static_model(), rated, replace(BASE, mask="guide:/no/such/model"), USE)
+    how = {"settings": replace(BASE, mask="guide")}
+    refused("mask guide: no effect on a reranker", train_model, cross_encoder(tmp_path), rated, tmp_path / "out", **how)
+    missing = replace(BASE, mask="/no/such/model")
+    refused(r"cannot load|no such folder", train_model, static_model(), rated, tmp_path / "missing", settings=missing)

@@ -374,4 +374,4 @@ def test_what_cannot_work_is_refused(of, settings, said, scored, data):
 def test_trainings_that_cannot_work_are_refused(data, tmp_path):
     settings = replace(BASE, loss="margin-mse")
     with pytest.raises(InputError, match="mask: no effect on margin-mse with alpha=0"):
-        train_model(static_model(), data, tmp_path, settings=replace(settings, mask="self"))
+        train_model(static_model(), data, tmp_path, settings=replace(settings, mask="guide"))

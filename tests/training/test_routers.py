@@ -18,10 +18,8 @@ STEPS = TrainSettings(batch_size=8, epochs=2, learning_rate=0.01, max_length=16)
 WAYS = [
     {},
     {"batches": "hobit"},
-    {"batches": "no-duplicates"},
     {"mini_batch_size": 3},
     {"loss": "weighted"},
-    {"mask": "self"},
     {"matryoshka": (16, 8)},
 ]
 

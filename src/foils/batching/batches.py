@@ -28,7 +28,6 @@ from foils.runtime.errors import InputError
 Rows = NDArray[np.int64]
 Matrix = Any
 """Rows (N, d) that are read by their numbers: an array, a memory map, or vectors joined as they are read."""
-BLOCK = 16384
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def check_batch_size(batch_size: int) -> None:
 def check_vectors(queries: NDArray[np.floating], documents: NDArray[np.floating]) -> None:
     """Raise InputError unless row i of both matrices can be the i-th training pair.
 
-    Both must be (N, d) floating point with the same shape and finite values (checked by blocks of rows).
+    Both must be (N, d) floating point with the same shape and finite values.
     """
     if queries.ndim != 2 or queries.shape != documents.shape or {queries.dtype.kind, documents.dtype.kind} != {"f"}:
         raise InputError(
@@ -103,10 +102,9 @@ def check_vectors(queries: NDArray[np.floating], documents: NDArray[np.floating]
             f"shape (N, d); got {queries.dtype} {queries.shape} and {documents.dtype} {documents.shape}"
         )
     for name, matrix in (("queries", queries), ("documents", documents)):
-        for start in range(0, len(matrix), BLOCK):
-            bad = np.flatnonzero(~np.isfinite(matrix[start : start + BLOCK].sum(axis=1, dtype=np.float64)))
-            if bad.size:
-                raise InputError(f"{name} has rows with NaN or infinity (first: {(start + bad[:5]).tolist()})")
+        bad = np.flatnonzero(~np.isfinite(matrix.sum(axis=1, dtype=np.float64)))
+        if bad.size:
+            raise InputError(f"{name} has rows with NaN or infinity (first: {bad[:5].tolist()})")
 
 
 def nearest(
@@ -146,51 +144,6 @@ def nearest(
             kernels.merge_top(left @ right.T, ids, scores, rows)
     order = np.lexsort((rows, -scores), axis=1)
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
-
-
-@dataclass
-class Unused:
-    """The unused rows nearest to each seed, searched for many coming seeds in one pass.
-
-    Attributes:
-        queries: (N, d) of the seeds.
-        documents: (N, d) that are searched.
-        used: (N,) bool, shared with the caller, who sets it as rows are spent.
-        k: neighbours wanted per seed.
-        spare: how many times k are fetched, so that a list survives the rows spent between fetching and use.
-    """
-
-    queries: Matrix
-    documents: Matrix
-    used: NDArray[np.bool_]
-    k: int
-    spare: int = 2
-
-    def __post_init__(self) -> None:
-        self._lists: dict[int, Rows] = {}
-
-    def prepare(self, seeds: Rows) -> None:
-        """Search for these seeds at once, forgetting earlier lists."""
-        self._lists.clear()
-        self._search(seeds, self.k * self.spare)
-
-    def candidates(self, seeds: Rows, *, factor: int = 1) -> Rows:
-        """Return the union over `seeds` of each one's `factor`·k nearest unused rows, ascending.
-
-        As exact as `nearest`: a list with too few rows left is searched again.
-        """
-        left_over = self.used.size - int(np.count_nonzero(self.used))
-        want, nothing = min(self.k * factor, left_over), np.empty(0, np.int64)
-        left = {seed: rows[~self.used[rows]] for seed in seeds.tolist() for rows in [self._lists.get(seed, nothing)]}
-        short = [seed for seed, rows in left.items() if rows.size < want]
-        if short:
-            self._search(np.asarray(short, np.int64), self.k * factor * self.spare)
-            left.update({seed: self._lists[seed] for seed in short})
-        return np.unique(np.concatenate([rows[:want] for rows in left.values()]))
-
-    def _search(self, seeds: Rows, k: int) -> None:
-        rows, _ = nearest(self.queries[seeds], self.documents, np.flatnonzero(~self.used), k=k)
-        self._lists.update(zip(seeds.tolist(), rows, strict=True))
 
 
 Codes = NDArray[np.int32]
@@ -323,7 +276,6 @@ def random_order(
 
     With conflicts this is what is elsewhere called a no-duplicates sampler, known positives included.
     """
-    check_batch_size(batch_size)
     return separate_conflicts(rng.permutation(rows).astype(np.int64), conflicts, batch_size=batch_size, rng=rng)
 
 
@@ -348,6 +300,7 @@ def separate_conflicts(
         batch_size: rows per batch.
         rng: draws the partners of swaps.
     """
+    check_batch_size(batch_size)
     if conflicts is None:
         return Batches(line, batch_size)
     check_rows(line.size, conflicts)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +28,10 @@ from foils.batching.batches import (
     Conflicts,
     Matrix,
     Rows,
-    Unused,
     check_batch_size,
     check_rows,
     check_vectors,
+    nearest,
     no_conflicts,
     shuffled,
     swap_conflicts,
@@ -209,6 +208,8 @@ SEEDS: dict[str, SeedOrder] = {
 NO_ROWS: Rows = np.empty(0, np.int64)
 AHEAD = 16
 """Seeds are searched for as many batches at once as use up 1/16 of the unused rows, at most 64."""
+SPARE = 2
+"""Times the candidates that are searched for: a list survives the rows spent before its turn."""
 WIDER = (1, 4, 16)
 """Times the candidates that are looked at, one after the other, while a batch is not full."""
 
@@ -268,7 +269,10 @@ def hobit_batches(
 
 @dataclass
 class Filler:
-    """Builds one batch after the other; `state` is that of the compiled loops (`Conflicts.state`)."""
+    """Builds one batch after the other; `state` is that of the compiled loops (`Conflicts.state`).
+
+    Its `lists` are the unused rows nearest to seeds, searched for many coming seeds in one pass.
+    """
 
     queries: Matrix
     documents: Matrix
@@ -291,7 +295,7 @@ class Filler:
         self.known = no_conflicts(rows) if self.conflicts is None else self.conflicts
         check_rows(rows, self.known)
         self.state, self.classes = self.known.state(), self.known.classes or rows
-        self.unused = Unused(self.queries, self.documents, self.state[0], self.candidates)
+        self.used, self.lists = self.state[0], dict[int, Rows]()
 
     def epoch(self, line: Rows, groups: Rows) -> Batches:
         """Return the batches of an epoch, shuffled: those built from leftovers are not all trained on last.
@@ -312,10 +316,11 @@ class Filler:
         with progress.task("building batches", total=n, unit="rows") as advance:
             for k, (start, end) in enumerate(pairwise(starts)):
                 if k >= prepared_until:
-                    self.line = self.line[~self.state[0][self.line]]
+                    self.line = self.line[~self.used[self.line]]
                     ahead = int(np.clip((n - start) // (AHEAD * size), 1, 64))
                     prepared_until = k + ahead
-                    self.unused.prepare(self.line[: ahead * self.seeds])
+                    self.lists.clear()
+                    self.search(self.line[: ahead * self.seeds], self.candidates)
                 order[start:end] = self.batch(end - start)
                 advance(end - start)
         batches = Batches(np.concatenate([np.delete(order, short), order[short]]), size)
@@ -336,8 +341,27 @@ class Filler:
                 return batch
             if filled >= self.classes:
                 break
-            filled = self.greedy(toward, totals, self.unused.candidates(seed_rows, factor=factor), batch, filled)
+            filled = self.greedy(toward, totals, self.near(seed_rows, factor), batch, filled)
         return self.at_random(batch, filled)
+
+    def search(self, seeds: Rows, k: int) -> None:
+        """List the unused rows nearest to each seed, `SPARE` times k."""
+        rows, _ = nearest(self.queries[seeds], self.documents, np.flatnonzero(~self.used), k=k * SPARE)
+        self.lists.update(zip(seeds.tolist(), rows, strict=True))
+
+    def near(self, seeds: Rows, factor: int) -> Rows:
+        """Return the union over `seeds` of each one's `factor`·candidates nearest unused rows, ascending.
+
+        As exact as `nearest`: a list with too few rows left is searched again.
+        """
+        want = min(self.candidates * factor, int(np.count_nonzero(~self.used)))
+        lists = {seed: self.lists.get(seed, NO_ROWS) for seed in seeds.tolist()}
+        left = {seed: rows[~self.used[rows]] for seed, rows in lists.items()}
+        short = [seed for seed, rows in left.items() if rows.size < want]
+        if short:
+            self.search(np.asarray(short, np.int64), self.candidates * factor)
+            left.update({seed: self.lists[seed] for seed in short})
+        return np.unique(np.concatenate([rows[:want] for rows in left.values()]))
 
     def greedy(
         self, toward: NDArray[np.float32], totals: NDArray[np.float64], rows: Rows, batch: Rows, filled: int
@@ -376,7 +400,7 @@ class Filler:
 
     def at_random(self, batch: Rows, filled: int) -> Rows:
         """Fill the batch with random unused rows, in rounds without inner conflicts: classes in turn."""
-        line = self.rng.permutation(np.flatnonzero(~self.state[0]))
+        line = self.rng.permutation(np.flatnonzero(~self.used))
         while (filled := self.take(line, batch, filled, batch.size, NO_ROWS)) < batch.size:
             self.stamp += 1
         return batch
@@ -420,36 +444,17 @@ def mutual_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    asking, answering = Joined(queries, documents, 0.5), Joined(documents, queries)
+    asking = np.hstack((queries, documents), dtype=np.float32) * np.float32(0.5)
+    answering = np.hstack((documents, queries), dtype=np.float32)
     grower = _Grower(asking, answering, batch_size, 1, candidates, conflicts, alpha, tau, rng)
     return grower.epoch(*uniform_seeds(queries, seeds=1, rng=rng))
 
 
-@dataclass(frozen=True)
-class Joined:
-    """Rows scale · [a_i, b_i] of two matrices (N, d), joined as they are read.
-
-    With x = [q, d] / 2 and y = [d, q], x_i·y_j = (q_i·d_j + d_i·q_j) / 2.
-    """
-
-    first: NDArray[np.floating]
-    second: NDArray[np.floating]
-    scale: float = 1.0
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(N, 2 d)."""
-        return self.first.shape[0], 2 * self.first.shape[1]
-
-    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
-        """Return these rows, (m, 2 d)."""
-        pair = [np.asarray(side[rows], np.float32) for side in (self.first, self.second)]
-        return np.concatenate(pair, axis=-1) * np.float32(self.scale)
-
-
-@dataclass
 class _Grower(Filler):
-    """Grows one batch after the other; `queries` are x = [q, d] / 2, `documents` y = [d, q]."""
+    """Grows one batch after the other; `queries` are x = [q, d] / 2, `documents` y = [d, q].
+
+    So x_i·y_j = (q_i·d_j + d_i·q_j) / 2.
+    """
 
     def batch(self, size: int) -> Rows:
         """Return the next batch of `size` rows in the order in which they joined."""
@@ -458,7 +463,7 @@ class _Grower(Filler):
         filled = self.take(self.line, batch, 0, 1, NO_ROWS)
         first = batch[:filled].copy()
         for factor in WIDER if self.classes >= size else WIDER[:1]:
-            rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS
+            rows = self.near(first, factor) if filled < size else NO_ROWS
             before = 0
             while before < filled < size:  # a round adds as many candidates as the batch has, if they fit
                 seeds, before = batch[:filled].copy(), filled

@@ -170,14 +170,14 @@ def walk(
 
     A walk begins at the first unused row of `start`; each step goes back there with probability
     `restart`, else to a uniform neighbour. An unused row that conflicts with nobody joins the
-    batch. After `patience` steps without a new row the walk moves to the next unused row; when none
-    is left without a conflict, the rest is taken as it comes.
+    batch. After `patience` steps without a new row the walk moves to the next unused row. Where a
+    batch cannot be filled without a conflict, it is filled in rounds, each without a conflict in itself.
     """
     used = state[0]
     placed, stamp, pointer, n = 0, 0, 0, order.size
     while placed < n:
         stamp += 1
-        until = min(placed + batch_size, n)
+        until = min(placed // batch_size * batch_size + batch_size, n)
         while used[start[pointer]]:
             pointer += 1
         scan = pointer
@@ -197,13 +197,6 @@ def walk(
                     here = home
                 else:
                     here = neighbours[here, int(rng.random() * neighbours.shape[1])]
-        scan = pointer
-        while placed < until:
-            if not used[start[scan]]:
-                order[placed] = start[scan]
-                used[start[scan]] = True
-                placed += 1
-            scan += 1
 
 
 FINITE = 700.0  # exp of less is a finite double

@@ -206,8 +206,7 @@ def batchsampler_batches(
     order = np.empty(n, np.int64)
     start = rng.permutation(n).astype(np.int64)
     kernels.walk(start, graph, batch_size, float(restart), 10 * batch_size, known.state(), order, rng)
-    batches = Batches(order, batch_size)
-    return batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
+    return swap_conflicts(Batches(order, batch_size), known, rng=rng)
 
 
 def proximity_graph(
@@ -273,7 +272,6 @@ def b3_batches(
             harder batches come with larger communities.
     """
     check_vectors(queries, documents)
-    check_batch_size(batch_size)
     community = rank_communities(queries, documents, community_size=community_size, skip=skip, ranks=ranks)
     return joined(grouped(community), batch_size=batch_size, rng=rng, conflicts=conflicts)
 
@@ -305,13 +303,8 @@ def rank_communities(
         return np.zeros(n, np.int64)
     pymetis = require("pymetis", "batch")
     starts, ends, weights = _rank_graph(queries, documents, skip, ranks)
-    _, part = pymetis.part_graph(
-        parts,
-        pymetis.CSRAdjacency(starts, ends),
-        eweights=weights,
-        options=pymetis.Options(seed=0),
-        recursive=False,
-    )
+    how = {"eweights": weights, "options": pymetis.Options(seed=0), "recursive": False}
+    _, part = pymetis.part_graph(parts, pymetis.CSRAdjacency(starts, ends), **how)
     return np.asarray(part, np.int64)
 
 

@@ -50,8 +50,8 @@ class RowSettings(Settings):
     per_query: Annotated[int | None, Option(least=1)] = None
     max_positives: Annotated[int | None, Option(least=1)] = None
 
-    def completed(self, form: str, *, max_positives: int = MAX_POSITIVES) -> Self:
-        """Return the settings with these in the place of what is left open.
+    def completed(self, form: str) -> Self:
+        """Return the settings with this form, and the most positives, in the place of what is left open.
 
         Raises:
             InputError: a number of negatives for rows that hold none.
@@ -60,7 +60,7 @@ class RowSettings(Settings):
         if form == "pairs":
             why = "with pairs, which have no negatives of their own; leave it out, or give a source and another form"
             refuse({"per_query": self.per_query}, why)
-        return replace(self, form=form, max_positives=self.max_positives or max_positives)
+        return replace(self, form=form, max_positives=self.max_positives or MAX_POSITIVES)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -73,13 +72,14 @@ class _Model:
     def train(self, data: TrainingSet, folder: Path, settings: TrainSettings, batches: str, **more: Any) -> TrainingRun:
         """Train with sentence-transformers; an interrupted one goes on from its checkpoint in the folder."""
         from foils.training.fit import train_model
-        from foils.training.models import without_dropout
+        from foils.training.models import switch_off_dropout
 
         model = self.load(seed=settings.seed)
         lengths = [each for each in (settings.max_length, length_of(model)) if each is not None]
         settings = replace(settings, max_length=min(lengths, default=None))
-        with nullcontext() if self.in_batch else without_dropout(model):
-            return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
+        if not self.in_batch:
+            switch_off_dropout(model)
+        return train_model(model, data, folder, settings=settings, batches=batches, resume=True, **more)
 
 
 @dataclass(frozen=True)

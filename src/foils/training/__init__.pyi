@@ -9,7 +9,6 @@ from .models import TrainingLength as TrainingLength
 from .models import load_trainable as load_trainable
 from .models import plain_recipe as plain_recipe
 from .models import training_length as training_length
-from .objectives import FalseNegativeMask as FalseNegativeMask
 from .objectives import GradNormMixing as GradNormMixing
 from .objectives import LearnableMixing as LearnableMixing
 from .objectives import Mixing as Mixing
@@ -26,8 +25,6 @@ from .objectives import weighted_listnet as weighted_listnet
 from .reranker import RERANKER_LOSSES as RERANKER_LOSSES
 from .reranker import RerankerLoss as RerankerLoss
 from .reranker import reranker_loss as reranker_loss
-from .settings import RECIPES as RECIPES
-from .settings import Recipe as Recipe
 from .settings import Trained as Trained
 from .settings import TrainingRun as TrainingRun
 from .settings import TrainSettings as TrainSettings

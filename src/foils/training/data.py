@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -95,11 +96,6 @@ class PairFacts:
         """k, the negatives of a row."""
         return int(self.documents.shape[1]) - 1
 
-    def check(self, rows: Codes) -> None:
-        """Raise an InputError where (b,) row numbers are not those of rows of the data set."""
-        if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
-            raise InputError(f"rows {rows.min()} to {rows.max()}; the data set has {len(self)}")
-
     def log_weights(
         self, rows: Codes, begin: int, end: int, *, least_gap: float | None = None
     ) -> NDArray[np.float32] | None:
@@ -144,9 +140,7 @@ class PairFacts:
 
     def own_gaps(self) -> Floats:
         """Return (N, k) rating gap of each row's own negatives; NaN where it or the negative is absent."""
-        gaps = self._own(self.known_gap, np.nan)[:, 1:]
-        gaps[self.documents[:, 1:] == ABSENT] = np.nan
-        return gaps
+        return self._own(self.known_gap, np.nan)[:, 1:]
 
     def _own(self, values: Floats, missing: float) -> Floats:
         """Return (N, 1 + k) the known pairs' values at each row's own documents."""
@@ -224,8 +218,7 @@ class TrainingSet:
     """A data set to train on.
 
     Attributes:
-        dataset: columns anchor, positive, then negative or negative_1 … negative_k; label: the
-            row's number. Rows are in the order of the judgements, then of the table.
+        columns: anchor, positive, then negative or negative_1 … negative_k.
         facts: what is known about the rows.
         rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
         counts: what was used and what was left out, and why.
@@ -234,7 +227,7 @@ class TrainingSet:
         elo_sd: standard deviation of the table's ratings, in whose units the facts have them.
     """
 
-    dataset: Dataset
+    columns: Sequence[str]
     facts: PairFacts
     rows: Rows
     counts: dict[str, int]
@@ -244,6 +237,17 @@ class TrainingSet:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The columns, whose texts are looked up when a batch is read, and label, the row's number.
+
+        Rows are in the order of the judgements, then of the table.
+        """
+        columns = {name: pa.array(self.rows[:, i]) for i, name in enumerate(self.columns)}
+        table = pa.table({**columns, "label": pa.array(np.arange(len(self)))})
+        dataset: Dataset = require("datasets", "train").Dataset(table).with_transform(self.texts)
+        return dataset
 
     @property
     def documents(self) -> int:
@@ -289,8 +293,7 @@ class TrainingSet:
         left: dict[str, Any] = {name: getattr(facts, name)[kept] for name in of_rows}
         facts = replace(facts, **left)
         counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
-        names = [name for name in self.dataset.column_names if name != "label"]
-        return replace(self, dataset=_dataset(names, rows, self.texts), facts=facts, rows=rows, counts=counts)
+        return replace(self, facts=facts, rows=rows, counts=counts)
 
     @property
     def weighed(self) -> bool:
@@ -437,14 +440,14 @@ def training_set(
         counts["short lists"] = int(absent.any(1).sum())
     counts["rows"] = len(rows)
     pattern = "negative" if form == "triplets" else "negative_{}"
-    names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
+    columns = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
     texts = RowTexts(collection, table.own)
     ratings, elo_sd = _ratings(collection, rows, table, table.elo + table.offset)
     facts = _facts(collection, rows, table, texts, ratings)
     if np.isfinite(facts.ratings).any():
         counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
     return TrainingSet(
-        dataset=_dataset(names, rows, texts),
+        columns=columns,
         facts=facts,
         rows=rows,
         counts=counts,
@@ -498,13 +501,6 @@ class RatedRows:
             )
         document = np.where(document < 0, len(collection.documents) - 1 - document, document)
         return cls(query, document, negatives.keep, **numbers, offsets="offset" in columns, own=texts.own)
-
-
-def _dataset(names: Sequence[str], rows: Rows, texts: RowTexts) -> Dataset:
-    datasets = require("datasets", "train")
-    columns = {name: pa.array(rows[:, i]) for i, name in enumerate(names)}
-    dataset = datasets.Dataset(pa.table({**columns, "label": pa.array(np.arange(len(rows)))}))
-    return dataset.with_transform(texts)
 
 
 def _facts(collection: Collection, rows: Rows, table: RatedRows, texts: RowTexts, ratings: Floats) -> PairFacts:
@@ -584,10 +580,9 @@ def read_data_sets(
     """
     others = [each if isinstance(each, tuple) else (each, None) for each in method.also]
     opened = [(reading.open(collection), source), *((load_collection(each), table) for each, table in others)]
-    names = distinct_names(each.name for each, _ in opened)
-    collections = {name: each for name, (each, _) in zip(names, opened, strict=True)}
-    named = zip(names, opened, strict=True)
-    sources = {name: as_source(table, each) for name, (each, table) in named if table is not None}
+    named = dict(zip(distinct_names(each.name for each, _ in opened), opened, strict=True))
+    collections = {name: each for name, (each, _) in named.items()}
+    sources = {name: as_source(table, each) for name, (each, table) in named.items() if table is not None}
     tables = {name: each.negatives for name, each in sources.items()}
     if len(opened) == 1:
         whole = opened[0][0]

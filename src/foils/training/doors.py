@@ -27,12 +27,9 @@ from foils.training.settings import (
     CHECKPOINTS,
     OPEN,
     PROGRESS,
-    RECIPES,
     MethodSettings,
-    Recipe,
     Trained,
     TrainSettings,
-    completed,
 )
 
 ModelLike = str | Path | EmbeddingModel | PairModel
@@ -72,22 +69,6 @@ class DevSettings(Settings):
             return measure_run(order, collection, dev, [MEASURE]).means[MEASURE]
 
         return measured
-
-
-def check_batches(method: MethodSettings, batches: str) -> None:
-    """Refuse settings of batches that this way of filling them does not take, before anything is read.
-
-    Raises:
-        UnknownNameError: no such setting of it.
-        InputError: settings of a way that has none, or several data sets for one that takes one.
-    """
-    if batches in METHODS:
-        method_named(batches, method.batch_settings or {})
-    elif method.batch_settings or method.also:
-        raise InputError(
-            f"{spelled('batches', batches)} has no settings, and takes one data set; with "
-            f"{spelled('batch_settings')} or {spelled('also')} give one of {', '.join(METHODS)}"
-        )
 
 
 def _beside_pairs(rows: int, steps: int, pairs: int, of_pairs: TrainSettings) -> list[str]:
@@ -153,33 +134,32 @@ def train(
         device: torch device, e.g. cuda:0. Default: the first one available.
 
     Example:
-        foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 -o model/
+        foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --loss weighted --batch-size 128 -o model/
 
     Raises:
         InputError: something that cannot be read, options that have no effect together, nothing to
             train on, a folder that cannot be written, or checkpoints in it that are not to be
             resumed, or were made by other arguments.
-        UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
+        UnknownNameError: no such split, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
     # 1. What is asked for, before anything is read.
     check_writable(output)
-    recipe = Recipe() if method.recipe is None else RECIPES[method.recipe]
     named = isinstance(model, (str, Path))
     if not named:
         check_kind(model, CROSS_ENCODER if reranker else ENCODER)
     if reranker and evaluation.dev is not None and evaluation.dev_run is None:
         raise InputError(f"{spelled('dev')} needs a run to rerank: give {spelled('dev_run')}")
-    batches = method.batches or recipe.batches
-    check_batches(method, batches)
+    batches = method.batches
+    if batches in METHODS:
+        method_named(batches, method.batch_settings or {})
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)
-    form = "lists" if reranker else recipe.form or ("triplets" if negatives else "pairs")
-    rows = rows.completed(form, max_positives=recipe.max_positives)
+    rows = rows.completed("lists" if reranker else "triplets" if negatives else "pairs")
 
     from foils.encode.encoder import weights_digest
     from foils.training.data import read_data_sets
     from foils.training.fit import check_resumed, save_model, train_model
-    from foils.training.models import cast, load_trainable, plain_recipe, types_of, with_defaults
+    from foils.training.models import cast, load_trainable, plain_recipe, types_of
 
     # 2. The rows to train on, and the model.
     data, collections, inputs = read_data_sets(collection, source, method, reading, **vars(rows))
@@ -194,37 +174,30 @@ def train(
         model, reranker=reranker, seed=training.seed, device=device, trust_remote_code=trust_remote_code, **compared
     )
 
-    def settings_for(count: int) -> TrainSettings:
-        """Return the settings of a training on a number of rows."""
-        base = recipe.training
-        if method.recipe is None:
-            base = plain_recipe(count, trainable, training, pointwise=pointwise)
-        return with_defaults(completed(training, base, evaluated=evaluation.dev is not None), trainable)
-
     # 3. Settings that suit both.
     count, pointwise = len(data), False
     if reranker:
         from foils.training.reranker import reranker_loss
 
-        loss, loss_settings = training.loss or recipe.training.loss or "listnet", training.loss_settings
-        pointwise = reranker_loss(loss, loss_settings, training.target).pointwise
+        loss = training.loss or "listnet"
+        pointwise = reranker_loss(loss, training.loss_settings, training.target).pointwise
         count = data.documents if pointwise else count
-    settings, remarks = settings_for(count), list[str]()
-    if method.recipe is None or training.max_length is not None:
-        length = data.length_for(trainable, training.max_length)
-        settings = replace(settings, max_length=length.tokens)
-        if length.cut > 0:
-            share = f"{length.cut:.1%} of their tokens"
-            remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
+    length, remarks = data.length_for(trainable, training.max_length), list[str]()
+    settings = plain_recipe(count, trainable, training, pointwise=pointwise)
+    settings = replace(settings, max_length=length.tokens)
+    if length.cut > 0:
+        share = f"{length.cut:.1%} of their tokens"
+        remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
     if negatives and not (reranker or method.also):
         pairs = data.counts["pairs"]
-        remarks += _beside_pairs(len(data), settings.steps_of(count), pairs, settings_for(pairs))
+        of_pairs = plain_recipe(pairs, trainable, training)
+        remarks += _beside_pairs(len(data), settings.steps_of(count), pairs, of_pairs)
 
     # 4. What provenance says; checkpoints of other arguments are refused.
     card = getattr(model, "model_card_data", None)
     name = str(model if named else getattr(card, "base_model", None) or type(model).__name__)
     described = {
-        "model": name, "reranker": reranker, "recipe": method.recipe, "batches": batches,
+        "model": name, "reranker": reranker, "batches": batches,
         "batch_settings": dict(method.batch_settings or {}), **vars(rows), **settings.describe(), **compared,
     }  # fmt: skip
     history = provenance("train", described, inputs=inputs, seed=settings.seed)

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from safetensors import SafetensorError
 from sentence_transformers import CrossEncoder, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.losses.gradcache import has_static_embedding_input
-from sentence_transformers.base.sampler import BatchSamplers
 from sentence_transformers.base.training_args import BaseTrainingArguments
 from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
 from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
@@ -33,7 +32,7 @@ from foils.batching.methods import TEACHER, method_named
 from foils.batching.sampler import BatchHook, BatchPlanner, checkpoint_of
 from foils.data.records import whole_json
 from foils.encode import EmbeddingSettings
-from foils.encode.encoder import PROMPT_NAMES, Kind
+from foils.encode.encoder import Kind, prompt_of
 from foils.encode.models import (
     at_length,
     check_one_output,
@@ -47,10 +46,10 @@ from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TokenCollator, TrainingSet
-from foils.training.losses import ContrastiveLoss, average_gradients, make_loss, matryoshka_loss
-from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, rounded, types_of, with_defaults
-from foils.training.objectives import guide_vectors, make_mask
-from foils.training.settings import CHANCE, NO_DUPLICATES, PROGRESS, Trained, TrainingRun, TrainSettings
+from foils.training.losses import average_gradients, make_loss, matryoshka_loss
+from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, types_of, with_defaults
+from foils.training.objectives import guide_vectors
+from foils.training.settings import CHANCE, PROGRESS, Trained, TrainingRun, TrainSettings
 
 log = logging.getLogger(__name__)
 
@@ -220,15 +219,12 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
 
     Args:
         score: model → score.
-        types: that its weights are saved in, see `types_of`: what is measured is what is saved.
         lengths: that it is saved with, see `at_length`.
     """
 
-    def __init__(
-        self, score: Callable[[Any], float], types: Mapping[str, torch.dtype], lengths: Mapping[Any, int]
-    ) -> None:
+    def __init__(self, score: Callable[[Any], float], lengths: Mapping[Any, int]) -> None:
         super().__init__()
-        self.score, self.types, self.lengths, self.primary_metric = score, types, lengths, DEV
+        self.score, self.lengths, self.primary_metric = score, lengths, DEV
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         """Return the score under the name `dev`; the model is back in its mode afterwards.
@@ -238,7 +234,7 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         """
         training = model.training
         try:
-            with rounded(model, self.types), at_length(model, self.lengths):
+            with at_length(model, self.lengths):
                 value = float(self.score(model))
         finally:
             model.train(training)
@@ -262,7 +258,7 @@ def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: 
     times in all.
     """
     on, every = model.device.type, settings.trainer.get("save_steps", None if settings.steps is None else 0.25)
-    strategy = more.pop("save_strategy", "epoch" if every is None else "steps")
+    strategy = "epoch" if every is None else "steps"
     at_once = FEW if on == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
     arguments: dict[str, Any] = dict(
         output_dir=str(output),
@@ -293,102 +289,6 @@ def _arguments(model: Any, output: Path, settings: TrainSettings, *, evaluated: 
     if on == "cuda" and not {"bf16", "fp16"} & settings.trainer.keys():
         arguments["bf16" if torch.cuda.is_bf16_supported() else "fp16"] = True
     return {**arguments, **settings.trainer}
-
-
-def fit(
-    model: Any,
-    output: Path,
-    *,
-    dataset: Any,
-    loss: Any,
-    settings: TrainSettings,
-    score: Callable[[Any], float] | None = None,
-    callbacks: Sequence[TrainerCallback] = (),
-    resume: bool = False,
-    **more: Any,
-) -> TrainingRun:
-    """Train with the model's sentence-transformers trainer, and `more` of its arguments than settings have.
-
-    Weights of a smaller type are trained in float32, where small steps are not lost, and have their
-    own type again at the end. With adapters only these are float32.
-
-    Raises:
-        InputError: patience without an evaluation, an argument that the trainer refuses, no
-            transformer to adapt, or the folder holds checkpoints, and is not to be resumed.
-        UnknownNameError: the trainer has no such argument, or foils has a setting for it.
-        FailureError: a checkpoint cannot be written (full disk, no permission).
-    """
-    start, last = time.perf_counter(), last_whole_checkpoint(output) if resume else None
-    kind, of_arguments = SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    if isinstance(model, CrossEncoder):
-        kind, of_arguments = CrossEncoderTrainer, CrossEncoderTrainingArguments
-    if settings.patience is not None and score is None:
-        raise InputError("patience counts evaluations on dev, and there is none; give one, or patience None")
-    check_names("argument of the trainer", settings.trainer, trainer_arguments(of_arguments))
-    if not resume and any(output.glob("checkpoint-*")):
-        raise InputError(f"{output} holds checkpoints of another training; resume it, or take another folder")
-    types = types_of(model)
-    if settings.lora is None:
-        model.float()
-    else:
-        add_adapters(model, settings.lora, seed=settings.seed)
-        kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
-    with ExitStack() as reporting, warnings.catch_warnings(), at_length(model, settings.max_length) as lengths:
-        served = max(lengths.values(), default=None)
-        if served != length_of(model):
-            message = "texts are cut after %s tokens in training; the written model cuts them after %s"
-            log.info(message, length_of(model), served)
-        # transformers calls gradient checkpointing otherwise than sentence-transformers does
-        warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
-        watching: list[Any] = [*callbacks]
-        if settings.patience is not None:
-            watching.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
-        try:
-            trainer = kind(
-                model=model,
-                args=of_arguments(**_arguments(model, output, settings, evaluated=score is not None, **more)),
-                train_dataset=dataset,
-                loss=loss,
-                evaluator=None if score is None else DevEvaluator(score, types, lengths),
-                callbacks=[*watching, Steps(loss, reporting)],
-            )
-        except (ImportError, RuntimeError, TypeError, ValueError) as error:
-            if not settings.trainer:
-                raise
-            arguments = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
-            raise InputError(f"{spelled('trainer')} {arguments}: {error}") from error
-        args = trainer.args
-        if settings.batch_size % args.world_size:
-            raise InputError(
-                f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which "
-                "share each batch; give a multiple of their number"
-            )
-        trainer.remove_callback(PrinterCallback)
-        if not isinstance(model, CrossEncoder) and not args.dataloader_num_workers:
-            pool = reporting.enter_context(ThreadPoolExecutor(1))
-            trainer.data_collator = TokenCollator(trainer.data_collator, model, pool)
-            if settings.steps_of(len(dataset)) * settings.batch_size * settings.accumulated >= len(dataset):
-                trainer.data_collator.fill(dataset)
-        with writing_weights(output):
-            trainer.train(resume_from_checkpoint=None if last is None else str(last))
-    trained_in = str(model.dtype or torch.float32).removeprefix("torch.")
-    if settings.lora is not None:
-        merge_adapters(model)
-        model.requires_grad_(True)
-    cast(model, types)
-    history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
-    losses = [entry["loss"] for entry in history if "loss" in entry]
-    if losses and not any(losses):
-        log.warning("The loss was 0 at every step, as no batch held a negative: nothing was learned.")
-    return TrainingRun(
-        model=model,
-        history=history,
-        best=trainer.state.best_metric,
-        steps=int(trainer.state.global_step),
-        seconds=time.perf_counter() - start,
-        precision="bfloat16" if args.bf16 else "float16" if args.fp16 else trained_in,
-        types=types,
-    )
 
 
 @contextmanager
@@ -441,8 +341,6 @@ def save_model(trained: Trained) -> None:
     rows += [(name, f"{count:,}") for name, count in trained.counts.items()]
     rows += [(name, f"digest `{digest}`") for name, digest in history["inputs"].items()]
     rows += [(name, f"{value:.4f}") for name, value in trained.scores.items()]
-    masked = {} if run.masked is None else run.masked["shares"]
-    rows += [(f"masked in epoch {epoch}", f"{share:.2%}") for epoch, share in masked.items()]
     cast(run.model, run.types)
     with writing_weights(trained.path), fill_folder(trained.path) as aside:
         trained.model.save_pretrained(str(aside))
@@ -471,10 +369,12 @@ def train_model(
     callbacks: Sequence[TrainerCallback] = (),
     resume: bool = False,
 ) -> TrainingRun:
-    """Train a model on a data set; checkpoints go to `output`.
+    """Train a model on a data set, by its sentence-transformers trainer; checkpoints go to `output`.
 
     Resuming goes on from the last checkpoint there and ends with the weights of a training that was
-    not interrupted. The model's own prompts for queries and documents go before the texts.
+    not interrupted. The model's own prompts for queries and documents go before the texts. Weights
+    of a smaller type are trained in float32, where small steps are not lost, and have their own type
+    again at the end. With adapters only these are float32.
 
     Args:
         model: a SentenceTransformer, or a CrossEncoder with one output, on the device to train on;
@@ -492,42 +392,92 @@ def train_model(
         resume: go on where an earlier call with the same arguments stopped.
 
     Raises:
-        InputError: settings that do not go together or do not fit the model or the data, or
-            `output` holds checkpoints and is not to be resumed.
-        UnknownNameError: no such loss or way of batching, or setting of it.
-        FailureError: the loss is no finite number.
+        InputError: settings that do not go together or do not fit the model or the data, an argument
+            that the trainer refuses, or `output` holds checkpoints and is not to be resumed.
+        UnknownNameError: no such loss, way of batching or argument of the trainer, or setting of one.
+        FailureError: the loss is no finite number, or a checkpoint cannot be written.
     """
-    settings = with_defaults(settings or TrainSettings(), model)
-    more: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
+    settings, output = with_defaults(settings or TrainSettings(), model), Path(output)
+    dataset, mask = data.dataset, None
     if isinstance(model, CrossEncoder):
-        return _train_reranker(model, data, Path(output), callbacks=callbacks, **more)
-    loss = _encoder_loss(model, data, settings)
-    summed = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
-    hook = batches if isinstance(batches, BatchHook) else _batch_hook(batches, data, settings, model, batch_settings)
-    document = next(filter(None, map((model.prompts or {}).get, PROMPT_NAMES["document"])), None)
-    prompts = {column: document for column in data.dataset.column_names if column not in ("anchor", "label")}
-    prompts["anchor"] = (model.prompts or {}).get("query")
-    roles: dict[str, Kind] = {column: "query" if column == "anchor" else "document" for column in prompts}
-    run = fit(
-        model,
-        Path(output),
-        dataset=data.dataset,
-        loss=summed if hook is None else hook.wrapped(summed, model),
-        callbacks=callbacks,
-        batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
-        prompts={column: text for column, text in prompts.items() if text} or None,
-        router_mapping=roles if is_routed(model) else None,
-        **more,
+        kind, of_arguments = CrossEncoderTrainer, CrossEncoderTrainingArguments
+        dataset, loss, more = _of_reranker(model, data, settings)
+    else:
+        kind, of_arguments = SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+        loss, mask, more = _of_encoder(model, data, settings, batches, batch_settings)
+    start, last = time.perf_counter(), last_whole_checkpoint(output) if resume else None
+    if settings.patience is not None and score is None:
+        raise InputError("patience counts evaluations on dev, and there is none; give one, or patience None")
+    check_names("argument of the trainer", settings.trainer, trainer_arguments(of_arguments))
+    if not resume and any(output.glob("checkpoint-*")):
+        raise InputError(f"{output} holds checkpoints of another training; resume it, or take another folder")
+    types = types_of(model)
+    if settings.lora is None:
+        model.float()
+    else:
+        add_adapters(model, settings.lora, seed=settings.seed)
+        kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
+    with ExitStack() as reporting, warnings.catch_warnings(), at_length(model, settings.max_length) as lengths:
+        served = max(lengths.values(), default=None)
+        if served != length_of(model):
+            message = "texts are cut after %s tokens in training; the written model cuts them after %s"
+            log.info(message, length_of(model), served)
+        # transformers calls gradient checkpointing otherwise than sentence-transformers does
+        warnings.filterwarnings("ignore", ".*(gradient|activation)_checkpointing", FutureWarning)
+        watching: list[Any] = [*callbacks]
+        if settings.patience is not None:
+            watching.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
+        try:
+            trainer = kind(
+                model=model,
+                args=of_arguments(**_arguments(model, output, settings, evaluated=score is not None, **more)),
+                train_dataset=dataset,
+                loss=loss,
+                evaluator=None if score is None else DevEvaluator(score, lengths),
+                callbacks=[*watching, Steps(loss, reporting)],
+            )
+        except (ImportError, RuntimeError, TypeError, ValueError) as error:
+            if not settings.trainer:
+                raise
+            arguments = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
+            raise InputError(f"{spelled('trainer')} {arguments}: {error}") from error
+        args = trainer.args
+        if settings.batch_size % args.world_size:
+            raise InputError(
+                f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which "
+                "share each batch; give a multiple of their number"
+            )
+        trainer.remove_callback(PrinterCallback)
+        if not isinstance(model, CrossEncoder) and not args.dataloader_num_workers:
+            pool = reporting.enter_context(ThreadPoolExecutor(1))
+            trainer.data_collator = TokenCollator(trainer.data_collator, model, pool)
+            if settings.steps_of(len(dataset)) * settings.batch_size * settings.accumulated >= len(dataset):
+                trainer.data_collator.fill(dataset)
+        with writing_weights(output):
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    trained_in = str(model.dtype or torch.float32).removeprefix("torch.")
+    if settings.lora is not None:
+        merge_adapters(model)
+        model.requires_grad_(True)
+    cast(model, types)
+    history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    if losses and not any(losses):
+        log.warning("The loss was 0 at every step, as no batch held a negative: nothing was learned.")
+    return TrainingRun(
+        model=model,
+        history=history,
+        best=trainer.state.best_metric,
+        steps=int(trainer.state.global_step),
+        seconds=time.perf_counter() - start,
+        precision="bfloat16" if args.bf16 else "float16" if args.fp16 else trained_in,
+        types=types,
+        mask=mask,
     )
-    if loss.mask is None:
-        return run
-    return replace(run, masked={"mask": loss.mask.describe(), "shares": loss.mask.shares()})
 
 
-def _train_reranker(
-    model: Any, data: TrainingSet, output: Path, *, settings: TrainSettings, **more: Any
-) -> TrainingRun:
-    """Train a CrossEncoder on pairs or lists, as its loss takes them, with the prompt it is served with."""
+def _of_reranker(model: Any, data: TrainingSet, settings: TrainSettings) -> tuple[Any, Any, dict[str, Any]]:
+    """Return pairs or lists, as a CrossEncoder's loss takes them, the loss, and the model's prompt."""
     from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
 
     alone = {"mask": settings.mask, "mini_batch_size": settings.mini_batch_size}
@@ -541,10 +491,42 @@ def _train_reranker(
             why = f"{spelled('loss')} {settings.loss} learns from pairs, not from lists; take listnet"
             raise InputError(f"{spelled('draw_negatives')} {settings.draw_negatives}: {why}")
         loss = DrawnLists(loss, settings.draw_negatives)
-    unit, steps = "pairs" if kind.pointwise else "lists", settings.steps_of(len(dataset))
-    log.info("%d %s, %d steps of %d", len(dataset), unit, steps, settings.batch_size)
-    prompt = (model.prompts or {}).get(model.default_prompt_name) or None
-    return fit(model, output, dataset=dataset, loss=loss, prompts=prompt, settings=settings, **more)
+    return dataset, loss, {"prompts": (model.prompts or {}).get(model.default_prompt_name) or None}
+
+
+def _of_encoder(
+    model: Any,
+    data: TrainingSet,
+    settings: TrainSettings,
+    batches: str | BatchHook,
+    of_batches: Mapping[str, Any] | None,
+) -> tuple[Any, dict[str, Any] | None, dict[str, Any]]:
+    """Return an encoder's loss, what is told of its mask, and the trainer's batches, prompts and routes.
+
+    A guide embeds once all else fits.
+    """
+    size, masked, mask = settings.mini_batch_size, settings.mask is not None, None
+    if size is not None:
+        size = None if has_static_embedding_input(model) else min(size, settings.batch_size)
+    how: dict[str, Any] = {"mini_batch_size": size, "masked": masked, "settings": settings.loss_settings}
+    loss = make_loss(str(settings.loss), model, data, **how)
+    if settings.mask is not None:
+        loss.guide = guide_vectors(settings.mask, data, settings=_use_of_guides(model, settings))
+        loss.margin = settings.mask_margin or 0.0
+        mask = {"guide": loss.guide.encoder, "margin": loss.margin}
+    summed = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
+    hook = batches if isinstance(batches, BatchHook) else _batch_hook(batches, data, settings, model, of_batches)
+    roles: dict[str, Kind] = {column: "query" if column == "anchor" else "document" for column in data.columns}
+    prompts = {column: prompt_of(model, kind, None) for column, kind in roles.items()}
+    return (
+        hook.wrapped(summed, model),
+        mask,
+        {
+            "batch_sampler": hook,
+            "prompts": {column: text for column, text in prompts.items() if text} or None,
+            "router_mapping": roles if is_routed(model) else None,
+        },
+    )
 
 
 def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:
@@ -552,24 +534,10 @@ def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:
     return EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
 
 
-def _encoder_loss(model: Any, data: TrainingSet, settings: TrainSettings) -> ContrastiveLoss:
-    """Return the loss of an encoder's training; a guide of its mask embeds once all else fits."""
-    size = settings.mini_batch_size
-    if size is not None:
-        size = None if has_static_embedding_input(model) else min(size, settings.batch_size)
-    masked, more = settings.mask is not None, settings.loss_settings
-    loss = make_loss(str(settings.loss), model, data, mini_batch_size=size, masked=masked, settings=more)
-    if masked:
-        loss.mask = make_mask(model, data, settings, _use_of_guides(model, settings))
-    return loss
-
-
 def _batch_hook(
     name: str, data: TrainingSet, settings: TrainSettings, model: Any, method_settings: Mapping[str, Any] | None
-) -> BatchHook | None:
-    """Return what fills the batches; None: sentence-transformers does."""
-    if name == NO_DUPLICATES:
-        return None
+) -> BatchHook:
+    """Return what fills the batches by a name's way."""
     if name == PROGRESS:
         from foils.training.tiers import by_progress
 

@@ -56,18 +56,6 @@ def gathered(rows: Tensor) -> Tensor:
     return rows if rank_and_count()[1] == 1 else torch.cat(gather_with_gradients(rows))
 
 
-def check_shares(rows: int) -> None:
-    """Raise an InputError where the processes have different numbers of rows of a batch."""
-    sizes: list[Any] = [None] * rank_and_count()[1]
-    if len(sizes) > 1:
-        dist.all_gather_object(sizes, rows)
-    if len({*sizes}) > 1:
-        raise InputError(
-            f"the processes have {sizes} rows of a batch; the loss gathers shares of one size: give a "
-            "batch size that the number of processes divides, and dataloader_drop_last=True"
-        )
-
-
 def average_gradients(parameters: Sequence[Tensor]) -> None:
     """Replace the gradients of parameters that torch does not share by their mean over processes."""
     _, count = rank_and_count()
@@ -94,7 +82,9 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         regression: in the place of the hybrid's, of the own documents' similarities and what the
             facts have as their ratings; None: the hybrid's.
         least_gap: curriculum: epoch → gap that a negative must exceed to count; needs facts.
-        mask: leaves out candidates that are probably positives; a guide's needs facts. None: none.
+        guide: leaves out candidates whose similarity to a query exceeds its positive's by more than
+            `margin`, as probable positives; needs facts. None: nothing is left out.
+        margin: of the guide.
         mini_batch_size: texts embedded at once, and queries in a block of the loss: memory for
             their activations alone, whatever the batch size, and the same value and gradients
             beyond rounding, at about a fifth more time. It needs a transformer: a static embedding
@@ -102,7 +92,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
 
     Raises:
         InputError: a temperature not above 0, a mini-batch size below 1 or of a static embedding,
-            or a mixing or curriculum without what it needs.
+            or a mixing, a curriculum or a guide without what it needs.
     """
 
     def __init__(
@@ -115,7 +105,8 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         mixing: objectives.Mixing | None = None,
         regression: Regression | None = None,
         least_gap: LeastGap | None = None,
-        mask: objectives.FalseNegativeMask | None = None,
+        guide: objectives.GuideVectors | None = None,
+        margin: float = 0.0,
         mini_batch_size: int | None = None,
     ) -> None:
         super().__init__()
@@ -123,6 +114,8 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
             rated("the hybrid loss", np.zeros(0) if facts is None else facts.ratings)
         if least_gap is not None:
             rated("a curriculum", np.zeros(0) if facts is None else facts.known_gap)
+        if guide is not None and facts is None:
+            raise InputError("a guide's vectors are looked up by row number, which needs the facts")
         Option(least=1).check("mini_batch_size", mini_batch_size)
         self.mini_batch_size, self.uses_gradient_cache = mini_batch_size, mini_batch_size is not None
         if self.uses_gradient_cache and has_static_embedding_input(model):
@@ -132,7 +125,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         self.temperature = (
             temperature if isinstance(temperature, objectives.Temperature) else objectives.Temperature(temperature)
         )
-        self.mixing, self.regression, self.mask = mixing, regression, mask
+        self.mixing, self.regression, self.guide, self.margin = mixing, regression, guide, margin
         self.epoch = 1
         if mixing is not None and regression is None:
             self.gain, self.offset = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(()))
@@ -196,23 +189,21 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         """
         if len(columns) < 2:
             raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns")
-        if gather:
-            check_shares(len(columns[0]))
         with torch.autocast(columns[0].device.type, enabled=False):
             vectors = list(map(self.compared, columns))
             if gather:
                 vectors, labels = list(map(gathered, vectors)), None if labels is None else gathered(labels)
             queries, documents = vectors[0], torch.cat(vectors[1:])
             rows = None if self.facts is None else self.rows_of(labels, len(columns) - 2)
-            masked_by = None
-            if self.mask is not None:
-                masked_by = self.mask.compared(queries.detach(), documents.detach(), rows)
+            of_guide = None
+            if self.guide is not None and rows is not None:
+                of_guide = [torch.from_numpy(each).to(queries.device) for each in self.guide.of_rows(rows)]
             size = self.mini_batch_size or len(queries)
             sums: Callable[..., Tensor] = self.sums
             if size < len(queries):
                 sums = partial(checkpoint, self.sums, use_reentrant=False, preserve_rng_state=False)
             starts = range(0, len(queries), size)
-            blocks = [sums(queries[start : start + size], documents, start, rows, masked_by) for start in starts]
+            blocks = [sums(queries[start : start + size], documents, start, rows, of_guide) for start in starts]
             counts = [len(queries)]
             if self.mixing is not None and self.facts is not None:
                 counts.append(max(1, np.isfinite(self.facts.ratings[rows]).any(1).sum()))
@@ -228,12 +219,13 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
     def rows_of(self, labels: Tensor | None, negatives: int) -> Rows:
         """Return (B,) the row numbers of a batch with this many negatives a row, for the facts."""
         facts: Any = self.facts
-        if labels is None or labels.ndim != 1 or labels.is_floating_point():
-            raise InputError("the loss looks facts up by row number; expected these in column label")
-        if negatives != facts.negatives:
-            raise InputError(f"the facts are about {facts.negatives} negatives a row, the batch has {negatives}")
-        rows: Rows = labels.cpu().numpy().astype(np.int64)
-        facts.check(rows)
+        rows: Rows = np.zeros(0, np.int64) if labels is None else labels.cpu().numpy()
+        whole = rows.dtype.kind == "i" and rows.ndim == 1 and len(rows) > 0
+        if not whole or negatives != facts.negatives or rows.min() < 0 or rows.max() >= len(facts):
+            raise InputError(
+                f"the loss looks facts up by the numbers of the rows, 0 to {len(facts) - 1} in column label, of "
+                f"{facts.negatives} negatives a row; the batch has labels {labels}, {negatives} negatives a row"
+            )
         return rows
 
     def sums(
@@ -242,7 +234,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         documents: Tensor,
         begin: int,
         rows: Rows | None,
-        masked_by: tuple[Tensor, Tensor] | None,
+        of_guide: Sequence[Tensor] | None,
     ) -> Tensor:
         """Return the summed losses of consecutive queries, (1,), with the regression (2,).
 
@@ -251,8 +243,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
             documents: ((1 + k)·B, d) vectors of the whole batch, column after column.
             begin: row of the first query in the whole batch.
             rows: (B,) numbers of all its rows in the data set; None: nothing is known about them.
-            masked_by: (B, d) queries and ((1 + k)·B, d) documents, the model's or a guide's, by
-                which the loss masks; None: nothing is masked.
+            of_guide: (B, d) queries and ((1 + k)·B, d) documents of the guide; None: there is none.
         """
         end = begin + len(queries)
         similarities = queries @ documents.T
@@ -262,8 +253,10 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
             least = None if self.least_gap is None else self.least_gap(self.epoch)
             known = self.facts.log_weights(rows, begin, end, least_gap=least)
             weights = None if known is None else torch.from_numpy(known).to(queries.device)
-        if self.mask is not None and masked_by is not None:
-            weights = self.mask.log_weights(*masked_by, begin, end, weights, epoch=self.epoch)
+        if of_guide is not None:
+            nearness = of_guide[0][begin:end] @ of_guide[1].T
+            masked = objectives.mask_log_weights(nearness, positives, margin=self.margin)
+            weights = masked if weights is None else masked + weights
         per_query = self.objective(similarities, positives, weights, temperature=self.temperature())
         if self.mixing is None or self.facts is None or rows is None:
             return per_query.sum()[None]
@@ -389,10 +382,8 @@ def matryoshka_loss(model: Any, loss: ContrastiveLoss, dimensions: Sequence[int]
     Source: Kusupati et al. 2022, "Matryoshka representation learning", eq. 1.
     """
     whole, given = model.get_embedding_dimension(), spelled("matryoshka", ",".join(map(str, dimensions)))
-    if max(dimensions) > whole:
-        raise InputError(f"{given}: the model has {whole} dimensions; give fewer")
-    if similarity_of(model) != "cosine":
-        raise InputError(f"{given}: needs a model that compares vectors by the cosine; leave it out")
+    if max(dimensions) > whole or similarity_of(model) != "cosine":
+        raise InputError(f"{given}: needs a model that compares by the cosine, of as many dimensions, not {whole}")
     if loss.uses_gradient_cache and loss.own_parameters():
         cached = spelled("mini_batch_size")
         raise InputError(f"{given} with {cached}, and a loss that learns beside the model: leave one out")

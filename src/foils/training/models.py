@@ -8,8 +8,7 @@ holds these alone. Needs torch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -48,7 +47,6 @@ LENGTHS = (64, 128, 256, 512)
 """Tokens at which training cuts texts, where that is short enough; else at the model's own length."""
 CUT_SHARE = 0.05
 """Share of the documents' tokens that may be cut."""
-LONG = 513  # tokens of texts from which attention step by step takes too much memory (their square)
 OF_ADAPTERS = 10
 """Adapters' learning rate, times that of the weights (Schulman et al. 2025, "LoRA without regret")."""
 
@@ -104,8 +102,7 @@ def plain_recipe(rows: int, model: Any, asked: TrainSettings = OPEN, *, pointwis
     Args:
         rows: rows to train on, at least 1.
         model: a SentenceTransformer or a CrossEncoder.
-        asked: whose batch size, steps, epochs, rank of adapters and arguments of the trainer hold
-            where they are not None; the other settings suit them.
+        asked: settings that hold where they are not None; the others suit them.
         pointwise: whether the rows are a reranker's pairs, not its lists.
     """
     kind, size = kind_of(model), asked.batch_size
@@ -113,16 +110,16 @@ def plain_recipe(rows: int, model: Any, asked: TrainSettings = OPEN, *, pointwis
         size = PAIRS if pointwise else PLAIN_BATCHES[kind]
         while size > 16 and 4 * size > rows:
             size //= 2
-    settings = TrainSettings(
-        batch_size=size, epochs=asked.epochs or 1, steps=asked.steps, lora=asked.lora, trainer=asked.trainer
-    )
+    chosen = {name: value for name, value in vars(asked).items() if value is not None}
+    settings = TrainSettings(**{**chosen, "batch_size": size})
     one_epoch = settings.steps_of(rows)
     if asked.steps is None and asked.epochs is None:
         settings = replace(settings, steps=max(one_epoch, min(FEWEST_STEPS, MOST_EPOCHS * one_epoch)))
-    rate = learning_rate_of(model, lora=asked.lora is not None)
-    if kind == "encoder" and asked.lora is None:
-        rate *= min(QUICK, max(1.0, QUICK_STEPS / settings.steps_of(rows)))
-    return replace(settings, learning_rate=rate)
+    settings = with_defaults(settings, model)
+    if kind == "encoder" and asked.lora is None and asked.learning_rate is None:
+        quicker = min(QUICK, max(1.0, QUICK_STEPS / settings.steps_of(rows)))
+        settings = replace(settings, learning_rate=quicker * learning_rate_of(model))
+    return settings
 
 
 @dataclass(frozen=True)
@@ -239,21 +236,6 @@ def cast(model: Any, types: Mapping[str, torch.dtype]) -> None:
             tensors[name].data = tensors[name].data.to(dtype)
 
 
-@contextmanager
-def rounded(model: Any, types: Mapping[str, torch.dtype]) -> Iterator[None]:
-    """While inside, round a model's weights to the types that they will be saved in; their type stays."""
-    state = model.state_dict()
-    exact = {name: each.clone() for name, each in state.items() if types.get(name, each.dtype) != each.dtype}
-    with torch.no_grad():
-        for name, value in exact.items():
-            state[name].copy_(value.to(types[name]))
-        try:
-            yield
-        finally:
-            for name, value in exact.items():
-                state[name].copy_(value)
-
-
 ALPHA, DROPOUT = 2, 0.05  # α of a rank, and the share of an adapter's inputs that is dropped
 WEIGHTS = "foils_adapter.safetensors"
 
@@ -342,32 +324,11 @@ def transformer_of(model: Any, setting: str) -> Any:
     return inner
 
 
-@contextmanager
-def without_dropout(model: Any) -> Iterator[None]:
-    """Drop nothing while a model is trained, for some more steps in the same time.
-
-    Attention over short texts is computed step by step on a processor, where without dropout the
-    backward pass of the fused one takes twice as long in bfloat16.
-
-    Args:
-        model: a CrossEncoder; it is as it was at the end.
-    """
-    dropouts = [each for each in model.modules() if isinstance(each, torch.nn.Dropout)]
-    shares: list[float] = [each.p for each in dropouts]
-    inner: Any = getattr(model, "transformers_model", None)
-    fused = inner is not None and inner.config._attn_implementation == "sdpa"
-    plain = fused and model.device.type == "cpu" and (model.max_seq_length or LONG) < LONG
-    try:
-        for each in dropouts:
+def switch_off_dropout(model: torch.nn.Module) -> None:
+    """Let a model drop nothing while it is trained, for more steps in the same time; its settings stay."""
+    for each in model.modules():
+        if isinstance(each, torch.nn.Dropout):
             each.p = 0.0
-        if plain:
-            inner.set_attn_implementation("eager")
-        yield
-    finally:
-        for each, share in zip(dropouts, shares, strict=True):
-            each.p = share
-        if plain:
-            inner.set_attn_implementation("sdpa")
 
 
 def merged(base: Any, tuned: Any, alpha: float) -> Any:

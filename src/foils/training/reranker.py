@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from foils.data.collection import Rows
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import settings_checked, spelled
 from foils.statistics.elo_scale import ELO_PER_LOGIT
@@ -302,22 +301,22 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     if not loss.whole:
         _warn_of_lost(data, present & np.isnan(target), loss.target)
         present &= np.isfinite(target)
-    rows: NDArray[np.bool_] = present.sum(1) > (0 if loss.pointwise else 1)
-    if not (loss.pointwise or rows.all()):
-        log.warning("%d of %d lists have fewer than two rated documents: left out", (~rows).sum(), len(rows))
-        present &= rows[:, None]
-    queries, documents, lengths = data.rows[rows, 0], data.rows[:, 1:][present], present.sum(1)[rows]
+    kept = np.flatnonzero(present.sum(1) > (0 if loss.pointwise else 1))
+    if len(kept) < len(present) and not loss.pointwise:
+        left_out = len(present) - len(kept)
+        log.warning("%d of %d lists have fewer than two rated documents: left out", left_out, len(present))
     facts = np.stack([target, np.exp(data.facts.own_log_weights()), np.insert(gaps, 0, np.nan, 1)], axis=1)
-    columns: dict[str, Any]
-    if loss.pointwise:
-        query = np.repeat(queries, lengths)  # a negative stands once, however many positives its query has
-        first = np.sort(np.unique(np.stack([query, documents]), axis=1, return_index=True)[1])
-        columns = {"query": query[first], "document": documents[first]}
-        values, lengths = facts.swapaxes(1, 2)[present][first], np.ones(len(first), np.int64)
-    else:
-        columns = {"query": queries, "documents": _lists(documents, lengths)}
-        values = facts[np.repeat(present[:, None], 3, axis=1)]
-    columns["label"] = _lists(_lists(values.ravel(), np.repeat(lengths, 3)), np.full(len(lengths), 3))
+    queries = data.rows[kept, 0].tolist()
+    documents = [data.rows[row, 1:][present[row]].tolist() for row in kept]
+    labels = [facts[row][:, present[row]].tolist() for row in kept]
+    columns = {"query": queries, "documents": documents, "label": labels}
+    if loss.pointwise:  # a negative stands once, however many positives its query has
+        pairs: dict[tuple[int, int], list[list[float]]] = {}
+        for query, listed, label in zip(queries, documents, labels, strict=True):
+            for document, *values in zip(listed, *label, strict=True):
+                pairs.setdefault((query, document), [[each] for each in values])
+        columns = {name: [pair[at] for pair in pairs] for at, name in enumerate(("query", "document"))}
+        columns["label"] = [*pairs.values()]
     return datasets.Dataset(pa.table(columns)).with_transform(data.texts)
 
 
@@ -334,8 +333,3 @@ def _warn_of_lost(data: TrainingSet, lost: NDArray[np.bool_], target: str) -> No
             "answered for these (listnet, which compares documents of one query alone, keeps them)"
         )
     log.warning("%d pairs of a query and a document have no %s and are left out%s", pairs, target, why)
-
-
-def _lists(values: Any, lengths: Rows) -> pa.ListArray:
-    """Return consecutive values as lists of these lengths."""
-    return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), values)

@@ -1,4 +1,4 @@
-"""How to train, and what a training gives: settings, papers' recipes, the run, the model in its folder."""
+"""How to train, and what a training gives: settings, the run, the model in its folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from foils.batching.methods import METHODS
 from foils.data.read import CollectionLike
 from foils.data.sources import SourceLike
 from foils.data.tables import Provenance
-from foils.data.training_rows import MAX_POSITIVES
 from foils.encode.models import STATIC, length_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import Needs, Option, Settings, settings_option, spelled
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
 
 DataSetsLike = Sequence[CollectionLike | tuple[CollectionLike, SourceLike]]
 CHECKPOINTS = "checkpoints"
-NO_DUPLICATES = "no-duplicates"
 PROGRESS = "progress"
 CHANCE = "chance of "  # before the name of a tier, in the history of a curriculum
-SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 LABELS, TEACHER, ELO = TARGETS = ("labels", "teacher", "elo")  # what a reranker learns from
 
 
@@ -54,6 +51,7 @@ def parsed_data_sets(named: Sequence[Any]) -> list[Any]:
 _OF_TRANSFORMERS: dict[str, Any] = {"model": lambda model: not (isinstance(model, str) and model.startswith(STATIC))}
 _CACHED = {"reranker": False, **_OF_TRANSFORMERS}
 _OF_ENCODERS = {"reranker": False}
+_OF_METHODS: dict[str, Any] = {"batches": lambda name: name != PROGRESS}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class TrainSettings(Settings):
     Attributes:
         loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil; of
             rerankers regression, binary, listnet, weighted, debiased, hard-weighted, hybrid. Default:
-            the recipe's, or mnrl; of rerankers listnet.
+            mnrl; of rerankers listnet.
         target: What a reranker learns from: labels (1 for positives and 0 for negatives), the
             teacher's scores (foils score-pairs), or elo (ratings). Default: labels; of regression
             and hybrid elo.
@@ -71,34 +69,33 @@ class TrainSettings(Settings):
             epoch, so that it sees all of a long list in time. Default: all.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a
             dictionary.
-        batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's,
-            or one that suits the model's kind and the number of rows (docs/training.md).
+        batch_size: Rows per batch; in-batch negatives come from all of it. Default: a
+            number that suits the model's kind and the number of rows (docs/training.md).
         mini_batch_size: Texts that an encoder embeds at once, which bounds the memory of batches of
-            any size. Default: the recipe's, or all at once.
-        epochs: Passes over the data. Default: the recipe's, or as many as the steps take.
+            any size. Default: all at once.
+        epochs: Passes over the data. Default: as many as the steps take.
         steps: Optimizer steps, in the place of epochs. Default: one epoch, or 200 steps where it has fewer
             (docs/training.md).
         learning_rate: Peak learning rate; it rises over the first tenth of the steps and falls
-            linearly to 0. Default: the recipe's, or one that suits the model's kind and the number
-            of steps (docs/training.md).
+            linearly to 0. Default: a rate that suits the model's kind and the number of steps
+            (docs/training.md).
         max_length: Tokens after which a text is cut in training. The model that is written keeps
-            its own maximum, by which it is measured. Default: the recipe's, or the shortest of 64,
+            its own maximum, by which it is measured. Default: the shortest of 64,
             128, 256, 512 and the model's own maximum that cuts fewer than 5 % of the documents'
             tokens.
-        patience: Evaluations on dev without a better score before training stops. Default: the
-            recipe's, or never.
+        patience: Evaluations on dev without a better score before training stops. Default:
+            never.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
         matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of
             these parts, too. In Python a tuple.
         lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own
             weights and become part of them: less memory for large models. Needs the extra lora.
-        mask: Leave out negatives that are probably positives, by the similarities of the model that
-            trains (self) or of another encoder (guide:MODEL).
+        mask: Encoder by whose similarities negatives that are probably positives are left out.
         mask_margin: Leave out a negative that is nearer to the query than the positive by more than
-            this. Default: 0.1; with a guide, or inner products, 0.
+            this. Default: 0.
         trainer: Argument of sentence-transformers' trainer, passed on as it is, as lr_scheduler_type=cosine,
             warmup_steps=0.2, gradient_accumulation_steps=4, gradient_checkpointing=true, save_steps=100 or
-            report_to=tensorboard; may be given several times. In Python a dictionary. Default: the recipe's.
+            report_to=tensorboard; may be given several times. In Python a dictionary.
     """
 
     heading = "Training"
@@ -119,19 +116,11 @@ class TrainSettings(Settings):
         tuple[int, ...] | None, Option(parse=parsed_dimensions, metavar="DIMENSIONS", least=1, needs=_OF_ENCODERS)
     ] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1, needs=_OF_TRANSFORMERS)] = None
-    mask: Annotated[str | None, Option(metavar="self|guide:MODEL", needs=_OF_ENCODERS)] = None
+    mask: Annotated[str | None, Option(metavar="MODEL", needs=_OF_ENCODERS)] = None
     mask_margin: Annotated[float | None, Option(needs={"mask": True})] = None
     trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer")] = field(
         default_factory=dict
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        guide = (self.mask or "").removeprefix(GUIDE)
-        if self.mask not in (None, SELF) and (guide == self.mask or not guide):
-            raise InputError(
-                f"{spelled('mask', self.mask)}; expected {SELF}, or {GUIDE}MODEL with the name of an encoder"
-            )
 
     def steps_of(self, rows: int) -> int:
         """Return the optimizer steps of a training on so many rows: `steps`, or those of the epochs."""
@@ -150,88 +139,23 @@ class TrainSettings(Settings):
         return {name: value for name, value in asdict(self).items() if name != "seed"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """A paper's training: its steps, how batches are filled, and which rows are trained on."""
-
-    training: TrainSettings = TrainSettings()
-    batches: str = "random"
-    form: str | None = None
-    max_positives: int = MAX_POSITIVES
-
-
-RECIPES: dict[str, Recipe] = {
-    "eci-sem": Recipe(
-        training=TrainSettings(
-            loss="mnrl",
-            loss_settings={"temperature": 0.05},
-            batch_size=4096,
-            mini_batch_size=2048,
-            epochs=1,
-            learning_rate=2e-5,
-            max_length=128,
-        ),
-        batches=NO_DUPLICATES,
-        form="triplets",
-        max_positives=1,
-    ),
-    "hobit": Recipe(
-        training=TrainSettings(
-            loss="weighted",
-            loss_settings={"temperature": 0.05},
-            batch_size=128,
-            epochs=40,
-            learning_rate=1e-5,
-            max_length=None,
-            patience=5,
-            trainer={"weight_decay": 0.01},
-        ),
-        batches="hobit",
-        form="pairs",
-        max_positives=64,
-    ),
-}
-"""The papers' settings. ECI_sem section 4: cached MNRL over triplets, no duplicates in a batch.
-HOBIT: known positives are masked where they could not be kept apart; the share of warm-up is ours."""
-
 _OPEN: dict[str, Any] = {"batch_size": None, "epochs": None, "max_length": None}
 OPEN = replace(TrainSettings(), **_OPEN)
-"""Settings of which a recipe has what is left open, here and by default: None."""
-
-
-def completed(asked: TrainSettings, base: TrainSettings, *, evaluated: bool) -> TrainSettings:
-    """Return the settings of a training: what is open is that of a recipe.
-
-    Args:
-        asked: `None` in the place of what is left open (`OPEN`). Where it has epochs, the recipe's
-            steps do not count.
-        base: of the recipe; the settings of a loss in it hold for this loss alone.
-        evaluated: whether there is an evaluation on dev; without one a recipe's patience does not count.
-    """
-    if asked.loss not in (None, base.loss):
-        base = replace(base, loss_settings={})
-    if not evaluated:
-        base = replace(base, patience=None)
-    if asked.epochs is not None:
-        base = replace(base, steps=None)
-    chosen = {name: value for name, value in vars(asked).items() if value is not None}
-    joined = {name: {**getattr(base, name), **getattr(asked, name)} for name in ("loss_settings", "trainer")}
-    return replace(base, **{**chosen, **joined})
+"""Settings that are left open, here and by default: None. `foils.training.plain_recipe` chooses them."""
 
 
 def ways_of_batching() -> list[str]:
     """Return the names that `foils.training.fit.train_model` takes for its batches."""
-    return [*METHODS, NO_DUPLICATES, PROGRESS]
+    return [*METHODS, PROGRESS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings(Settings):
-    """What is learned from: a recipe, the batches, several data sets.
+    """What is learned from: the batches, several data sets.
 
     Attributes:
-        recipe: A paper's settings to begin with; options that are given take the place of the recipe's.
         batches: How batches are filled; progress draws batches of one tier of rating gaps each, by
-            what the model learns from them. Default: the recipe's, or random.
+            what the model learns from them.
         batch_settings: Setting of the batching method, as seeds=4; may be given several times. In
             Python a dictionary.
         also: Another data set to train on, as COLLECTION or COLLECTION,SOURCE; may be given several
@@ -241,10 +165,12 @@ class MethodSettings(Settings):
     heading = "Method"
     needs: ClassVar[Needs] = {"reranker": False}
 
-    recipe: Annotated[str | None, Option(names=RECIPES)] = None
-    batches: Annotated[str | None, Option(names=ways_of_batching)] = None
-    batch_settings: Annotated[Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches")] = None
-    also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True)] = ()
+    batches: Annotated[str, Option(names=ways_of_batching)] = "random"
+    batch_settings: Annotated[
+        Mapping[str, Any] | None,
+        replace(settings_option("batch_settings", flag="--set-batches"), needs=_OF_METHODS),
+    ] = None
+    also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True, needs=_OF_METHODS)] = ()
 
 
 SHOWN = 8  # losses in the table, about
@@ -264,8 +190,7 @@ class TrainingRun:
         precision: of the computation.
         types: of the weights, by name, as they were before training: in float32 they are trained,
             in these saved.
-        masked: the `mask`, and the `shares` of candidate negatives that it left out by epoch; None
-            without one.
+        mask: the guide of a mask and its margin; None without one.
     """
 
     model: Any
@@ -275,7 +200,7 @@ class TrainingRun:
     seconds: float
     precision: str
     types: Mapping[str, torch.dtype] = field(repr=False)
-    masked: Mapping[str, Any] | None = None
+    mask: Mapping[str, Any] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -328,8 +253,6 @@ class Trained(Result):
             first, last = (fmean(e["loss"] for e in part) for part in (losses[:tenth], losses[-tenth:]))
             notes.append(f"loss: {first:.4f} in the first tenth of the steps, {last:.4f} in the last")
         notes += [*self.remarks, *(f"{name}: {value:.4f}" for name, value in self.scores.items())]
-        masked = self.run.masked["shares"] if self.run.masked else {}
-        notes += [f"negatives masked in epoch {epoch}: {share:.2%}" for epoch, share in masked.items()]
         return [Table(f"Training → {self.path}", ["step", "epoch", "loss"], rows, "\n".join(notes))]
 
     def to_json(self) -> dict[str, Any]:
@@ -342,5 +265,5 @@ class Trained(Result):
             "steps": self.run.steps,
             **self.run.facts,
             "history": self.run.history,
-            **({} if self.run.masked is None else {"masked": self.run.masked}),
+            **({} if self.run.mask is None else {"mask": self.run.mask}),
         }

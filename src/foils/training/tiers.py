@@ -105,12 +105,16 @@ class TierBatchSampler(EpochBatchSampler):
     """Batches of one tier each; made by the trainer through a `TierCurriculum`.
 
     With `drop_last` an epoch is ⌊N/size⌋ batches in the place of ⌈N/size⌉.
+
+    Attributes:
+        drawn: the tier of each batch of the training so far; None: this is not the training set's
+            sampler, and keeps plain order.
     """
 
-    decks: Decks | None = None
+    drawn: list[int] | None = None
 
-    def start(self) -> None:
-        """Make this the training set's sampler: from now on it draws tiers; others keep plain order.
+    def start(self, drawn: Sequence[int]) -> None:
+        """Make this the training set's sampler, and go on after the batches of these tiers.
 
         Raises:
             InputError: the curriculum is of another number of rows.
@@ -118,33 +122,23 @@ class TierBatchSampler(EpochBatchSampler):
         tiers = self.planner.tiers
         if len(tiers) != len(self.dataset):
             raise InputError(f"the curriculum is of {len(tiers)} rows, the data set has {len(self.dataset)}")
-        self.decks = Decks([np.flatnonzero(tiers == tier) for tier in range(len(self.planner.names))])
-        self.rng = np.random.default_rng(self.seed)
-        self.drawn: list[int] = []  # the tier of each batch of the training so far
-        self.dealt: list[Rows] = []  # and its rows
+        self.drawn = list(drawn)
 
     def batches(self) -> Iterable[Rows]:
-        """Yield the epoch's batches: those already drawn, where training resumes within it, then new ones."""
-        if self.decks is None:
+        """Yield the epoch's batches; those before it are dealt once more, so that a training resumes exactly."""
+        if self.drawn is None:
             yield from super().batches()
             return
-        begin = self.epoch * len(self)
-        for number in range(begin, begin + len(self)):
-            while number >= len(self.dealt):
-                self.deal(self.planner.draw(self.rng))
-            yield self.dealt[number]
-
-    def deal(self, tier: int) -> None:
-        """Deal the next batch from a tier."""
-        if self.decks is not None:
-            self.drawn.append(tier)
-            self.dealt.append(self.decks.deal(tier, self.batch_size, rng=self.rng))
-
-    def replay(self, drawn: Sequence[int]) -> None:
-        """Deal the batches of a training that is resumed once more, by the tiers that it drew."""
-        for tier in drawn:
-            self.rng.random()  # what drawing the tier took from the generator
-            self.deal(tier)
+        tiers, rng = self.planner.tiers, np.random.default_rng(self.seed)
+        decks = Decks([np.flatnonzero(tiers == tier) for tier in range(len(self.planner.names))])
+        for number in range((self.epoch + 1) * len(self)):
+            if number < len(self.drawn):
+                rng.random()  # what drawing the tier took from the generator
+            else:
+                self.drawn.append(self.planner.draw(rng))
+            rows = decks.deal(self.drawn[number], self.batch_size, rng=rng)
+            if number >= self.epoch * len(self):
+                yield rows
 
 
 class TierCurriculum(BatchHook):
@@ -214,16 +208,15 @@ class TierCurriculum(BatchHook):
                 "a curriculum by learning progress needs one process, one device and a step for each batch"
             )
         super().on_train_begin(args, state, control, **more)
-        self.sampler.start()
-        if state.global_step:
-            saved = whole_json(checkpoint_of(args, state) / self.file)
-            if saved["tiers"] != self.tiers.tolist():
-                raise InputError("the checkpoint's curriculum is of other rows or tiers; start anew")
-            learned: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in saved["bandit"].items()
-            }
-            self.bandit = LearningProgress(**learned)
-            self.sampler.replay(saved["drawn"])
+        if not state.global_step:
+            self.sampler.start([])
+            return
+        saved = whole_json(checkpoint_of(args, state) / self.file)
+        if saved["tiers"] != self.tiers.tolist():
+            raise InputError("the checkpoint's curriculum is of other rows or tiers; start anew")
+        lists = {name: tuple(saved["bandit"][name]) for name in ("log_weights", "history")}
+        self.bandit = LearningProgress(**{**saved["bandit"], **lists})
+        self.sampler.start(saved["drawn"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Reward the tier of the batch by the drop of its loss.
