@@ -313,7 +313,7 @@ def test_the_program_and_python_train_the_same(world, capsys):
     ("more", "said"),
     [
         (["--also", "B,SOURCE"], "no rows of first"),
-        (["--also", "B", "--reranker"], "of one data set"),
+        (["--also", "B", "--reranker"], "no effect with --reranker"),
         (["--also", "B", "--batches", "progress"], "no effect with --batches progress"),
         (["--also", "nowhere/"], "nowhere"),
         (["--also", "B", "--dev", "none"], "none"),
