@@ -329,7 +329,7 @@ def test_one_table_loses_what_does_harm(tmp_path):
 def test_what_does_not_go_together_is_refused(tmp_path):
     for given, why in (
         ({"by": "benefit"}, "give the negatives' collection"),
-        ({"labels": "labels.tsv"}, "goes by ratings"),
+        ({"labels": "labels.tsv"}, "no effect with by table"),
         ({"temperature": 0.1}, "or give by benefit"),
         ({"in_batch": 3}, "in_batch 3: no effect with by table"),
     ):
