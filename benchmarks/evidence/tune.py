@@ -57,7 +57,8 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
             "tuned": round(means["tuned"], 4),
             "tuned − plain": f"{each['difference']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
             "taken on dev": each["taken"], "deployed": each["deploys"], "it has": round(means["deployed"], 4),
-            "minutes": f"{each['seconds'] / 60:.1f}",
+            "documents": each["documents"].split(" of ")[0],
+            "minutes": f"{each['seconds'] / 60:.1f} of {each['minutes']:g}",
         })  # fmt: skip
     return tables
 

@@ -51,7 +51,7 @@ NO_TRAIN = "unknown split of the collection judged 'train'; expected one of: tes
 
 @pytest.mark.parametrize(("command", "expected"), [
     ("mine nowhere -o out", ["nowhere: no such folder"]),
-    ("mine cut -o out", ["corpus.jsonl.gz:", "damaged", "get the file again"]),
+    ("mine cut -o out", ["corpus.jsonl.gz:", "cannot be read", "get the file again"]),
     ("mine small --split trian -o out", ["unknown split", "'trian'", "test, train", "Did you mean 'train'"]),
     ("mine small --with bm52 -o out", ['"bm52" for --with', '"bm25"']),
     ("mine small -o text.txt/out", ["cannot make the folder"]),

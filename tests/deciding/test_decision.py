@@ -420,7 +420,7 @@ def test_windows_of_mine_have_the_shares_that_score_gives_the_same_negatives(hal
     assert set(windows) == {f"ranks {first}–{first + 5}" for first in range(0, 50, 5)}
     assert scored.worths == best.decision.worths
     assert scored.source == best.decision.source
-    assert all(Recapture.of(table) is not None for table in best.decision.negatives.values() if table)
+    assert all(Recapture.of(table) is not None for table in best.decision.negatives.values() if table.provenance)
 
 
 def test_a_selection_is_compared_with_its_parts_by_the_same_probabilities(half):

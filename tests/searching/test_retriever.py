@@ -196,3 +196,8 @@ def test_the_server_of_the_examples(better, monkeypatch):
                 urllib.request.urlopen(f"{address}?k=x", timeout=10)
         finally:
             server.shutdown()
+
+
+def test_terms_of_bm25_are_known_where_a_folder_says_them():
+    with pytest.raises(InputError, match="load a folder that foils tune wrote"):
+        Fusion("z", 0.5).terms(["a text"])

@@ -396,7 +396,12 @@ class Fusion:
 
         Args:
             texts: (n,) of documents, or of queries.
+
+        Raises:
+            InputError: it does not say how BM25 reads texts, as where a plain model was loaded.
         """
+        if "language" not in self.bm25:
+            raise InputError("how BM25 reads texts is not known here; load a folder that foils tune wrote")
         tokenizer = bm25_tokenizer(self.bm25["language"])
         return list(tokenizer.tokenize(list(texts), update_vocab=True, return_as="string", show_progress=False))
 
