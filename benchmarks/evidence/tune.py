@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import foils
 from common import load, save
 
@@ -47,8 +49,9 @@ def measured(given: str, model: str, minutes: float | None, seed: int, work: Pat
 
 
 def tables_of(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """A table for each model, a row for each tuning."""
+    """Two tables for each model: a row for each tuning, and for each collection the mean of its seeds."""
     tables: dict[str, list[dict[str, Any]]] = {}
+    results = sorted(results, key=lambda each: (each["minutes"], each["collection"], each["seed"]))
     for each in results:
         means = each["means"]
         tables.setdefault(f"nDCG@10 on test, {each['model']}", []).append({
@@ -59,6 +62,17 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
             "taken on dev": each["taken"], "deployed": each["deploys"], "it has": round(means["deployed"], 4),
             "documents": each["documents"].split(" of ")[0],
             "minutes": f"{each['seconds'] / 60:.1f} of {each['minutes']:g}",
+        })  # fmt: skip
+    groups: dict[tuple[str, str, float], list[dict[str, Any]]] = {}
+    for each in results:
+        groups.setdefault((each["model"], each["collection"], each["minutes"]), []).append(each)
+    for (model, collection, minutes), seeds in groups.items():
+        means = {name: f"{np.mean([each['means'][name] for each in seeds]):.3f}" for name in seeds[0]["means"]}
+        surely = sum(each["low"] > 0 for each in seeds)
+        tables.setdefault(f"nDCG@10 on test, means of seeds, {model}", []).append({
+            "collection": collection, "minutes": f"{minutes:g}", "base": means["base"], "BM25": means["bm25"],
+            "plain": means["plain"], "tuned": means["tuned"], "surely above plain": f"{surely} of {len(seeds)}",
+            "deployed": " or ".join(dict.fromkeys(each["deploys"] for each in seeds)), "it has": means["deployed"],
         })  # fmt: skip
     return tables
 
