@@ -25,6 +25,7 @@ def analysis(*, half: float = 0.9, chance: float = 0.01, **more: Any) -> StudyAn
         ({"half": 0.49}, "order the sources like the other half"),
         ({"half": float("nan")}, "with one seed, or equal results"),
         ({"chance": 0.051}, "5.1 % of random orders"),
+        ({"chance": 1.0}, "100 % of random orders"),
         ({"chance": float("nan")}, "random orders"),
     ],
 )

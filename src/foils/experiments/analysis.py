@@ -271,7 +271,7 @@ class StudyAnalysis(Result):
         elif self.ceiling < LEAST_CEILING:
             reasons.append(f"half of the seeds order the sources like the other half with τ {self.ceiling:+.2f}")
         if not self.chance <= MOST_CHANCE:
-            orders = f"{100 * self.chance:.2g} % of random orders of the sources"
+            orders = f"{100 * self.chance:.3g} % of random orders of the sources"
             reasons.append(f"one of {len(self.leaderboard)} predictors does as well in {orders}")
         return reasons
 
