@@ -63,7 +63,7 @@ elif job == "batches":
     for at in range(0, len(texts), 32):
         model.preprocess(texts[at : at + 32])
     theirs, begin = time.process_time() - begin, time.process_time()
-    for _ in token_batches(tokenized_windows(texts, tokenizer, 32_768), lambda: (8_192, None)):
+    for _ in token_batches(tokenized_windows(texts, tokenizer, 32_768), lambda: 8_192):
         pass
     print(json.dumps({"preprocess": theirs, "foils": time.process_time() - begin}))
     raise SystemExit
