@@ -56,6 +56,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
      "experiments/test_verdicts.py"),
     ("labelling/relabelling.py", "people.relevant == 1, POSITIVE, NEGATIVE",
      "people.relevant == 1, NEGATIVE, POSITIVE", "labelling/test_relabel.py"),
+    ("labelling/relabelling.py", "np.nan) >= precision", "np.nan) >= 0", "labelling/test_relabel.py"),
     ("labelling/relabelling.py", "verdicts == POSITIVE, RELEVANT", "verdicts == NEGATIVE, RELEVANT",
      "labelling/test_relabel.py"),
     ("labelling/relabelling.py", "lower = (CHANCE + program.specificity) / 2", "lower = program.specificity",

@@ -536,10 +536,13 @@ def key_values(text: str) -> tuple[str, dict[str, str]]:
     return before, {key.strip().replace("-", "_"): value for key, _, value in split}
 
 
+OF_PYTHON = {"True": "true", "False": "false", "None": "null"}
+
+
 def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[str, Any]:
     """Read NAME=VALUE of each text; a later one of a name holds.
 
-    The value is JSON, or else a text, as a name or a path.
+    The value is JSON, or True, False or None as Python spells them, or else a text, as a name or a path.
 
     Args:
         texts: as the program is given them.
@@ -554,7 +557,7 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[s
         if not equals:
             raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
         try:
-            settings[name] = json.loads(value)
+            settings[name] = json.loads(OF_PYTHON.get(value, value))
         except (ValueError, RecursionError):
             settings[name] = value
     return settings
