@@ -4,7 +4,7 @@ import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,18 +36,6 @@ def test_without_the_extra(monkeypatch, name):
 # ir_datasets
 
 
-class Doc(NamedTuple):
-    """A document of a type that has titles; its default text may begin with them."""
-
-    doc_id: str
-    title: str
-    body: str
-    titled: bool = True
-
-    def default_text(self) -> str:
-        return f"{self.title} {self.body}" if self.titled else self.body
-
-
 class Part:
     """A data set as ir_datasets has them, of rows."""
 
@@ -71,7 +59,7 @@ def register(request):
 
     def one(name: str = "", *, docs: Any = None, queries: Any = None, qrels: Any = None) -> str:
         names.append(f"{root}/{name}" if name else root)
-        made = [doc if isinstance(doc, Doc) else formats.GenericDoc(*doc) for doc in docs] if docs else None
+        made = [formats.GenericDoc(*doc) for doc in docs] if docs else None
         asked = [formats.GenericQuery(*row) for row in queries] if queries else None
         judged = [formats.TrecQrel(*row, "0") for row in qrels] if qrels else None
         registry.register(names[-1], Part(made, asked, judged))
@@ -108,14 +96,6 @@ def test_splits_below_the_id(register):
     assert collection.splits == ["train", "dev"]
     assert collection.queries["query_id"].to_pylist() == ["q1", "q2"]
     assert judged(collection, "dev") == [("q2", "d3", 1), ("q1", "d2", 1)]
-
-
-def test_the_title_stays_apart(register):
-    docs = [("d1", "Sailing", "A boat tacks."), ("d2", "", "A boat gybes.")]
-    name = register(docs=[Doc(*doc) for doc in docs], queries=QUERIES, qrels=[("q1", "d1", 1)])
-    assert [tuple(row.values()) for row in load_collection(f"ir_datasets:{name}").documents.to_pylist()] == docs
-    name = register("body", docs=[Doc(*doc, titled=False) for doc in docs], queries=QUERIES, qrels=[("q1", "d1", 1)])
-    assert load_collection(f"ir_datasets:{name}").document_texts([0, 1]) == ["A boat tacks.", "A boat gybes."]
 
 
 def test_what_nobody_can_mend_is_left_out_and_told(register):

@@ -461,8 +461,8 @@ class DocumentTexts:
         return np.arange(len(self)) if self.rows is None else self.rows
 
 
+# stores the batches of a table under a name, and returns the table
 Keep = Callable[[str, pa.Schema, Iterable[pa.RecordBatch]], pa.Table]
-"""Stores the batches of a table under a name, and returns the table."""
 
 
 _FORMAT = 3  # of the stored Arrow files

@@ -74,20 +74,12 @@ class Description(Result):
 
     def tables(self) -> list[Table]:
         """Return counts, splits and examples; the warnings stand under the last."""
-        rows = [
-            (kind, f"{getattr(self, kind):,}", *map(str, self.lengths[kind]), f"{getattr(self, f'equal_{kind}'):,}")
-            for kind in ("documents", "queries")
-        ]
-        splits = [
-            (
-                name,
-                f"{facts.queries:,}",
-                f"{facts.pairs:,}",
-                number(facts.pairs / max(facts.queries, 1), 2),
-                number(facts.shared, 2),
-            )
-            for name, facts in self.splits.items()
-        ]
+        counts = {"documents": (self.documents, self.equal_documents), "queries": (self.queries, self.equal_queries)}
+        rows = [(kind, f"{n:,}", *map(str, self.lengths[kind]), f"{equal:,}") for kind, (n, equal) in counts.items()]
+        splits = []
+        for name, facts in self.splits.items():
+            per_query = number(facts.pairs / max(facts.queries, 1), 2)
+            splits.append((name, f"{facts.queries:,}", f"{facts.pairs:,}", per_query, number(facts.shared, 2)))
         heads = ("", "count", "words: median", "95 %", "most", "equal to another")
         of_splits = ("split", "queries", "positives", "per query", "share that train has")
         warnings = "\n".join(f"warning: {each}" for each in self.warnings)
@@ -164,9 +156,7 @@ def _split(collection: Collection, name: str) -> SplitFacts:
     """Count the judgements of a split, and those of documents that train has."""
     judged = collection.judgements(name)
     relevant = int(pc.sum(pc.greater(judged["relevance"], 0)).as_py() or 0)
-    shared = None
-    if name != TRAIN and TRAIN in collection.qrels:
-        shared = recurrence(collection, name) or 0.0
+    shared = (recurrence(collection, name) or 0.0) if name != TRAIN and TRAIN in collection.qrels else None
     return SplitFacts(len(judged["query_id"].unique()), relevant, len(judged) - relevant, shared)
 
 

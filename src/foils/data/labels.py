@@ -37,10 +37,7 @@ LABEL_COLUMNS = pa.schema(
 )
 
 
-PERSON = "person"
-"""Name of a judge that has none."""
-
-
+PERSON = "person"  # name of a judge that has none
 SKIPPED = -1  # in the place of an answer, while a file is read
 _ANSWERS = {
     **dict.fromkeys(("1", "yes", "y", "true", "x"), 1),
@@ -49,27 +46,18 @@ _ANSWERS = {
 }
 
 
+# what a column of a table of labels can be, and its usual names
 OF_LABELS: Names = {
     **{each: ROLES.get(each, (each,)) for each in LABEL_COLUMNS.names},
     "relevant": ("relevant", "relevance", "label", "answer"),
 }
-"""What a column of a table of labels can be, and its usual names."""
-
-
-NEEDED = (("query_id",), ("doc_id",), ("relevant",))
-"""What such a table has to have."""
-
-
+NEEDED = (("query_id",), ("doc_id",), ("relevant",))  # what such a table has to have
+# how a cell begins that a spreadsheet takes for a formula
 _FORMULA = r"\s*[=+\-@＝＋－＠]|[\t\r\n]"
-"""How a cell begins that a spreadsheet takes for a formula."""
-
-
+# an id that a spreadsheet rewrites, as 007 to 7, 1-2 and MAR1 to dates, 1e5 to 100000
 _REWRITTEN = (
     r"(?:0\d+|\d{16,}|\d+(?=.*[^\d\s]).*|true|false|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\S*\d+)$"
 )
-"""An id that a spreadsheet rewrites, as 007 to 7, 1-2 and MAR1 to dates, 1e5 to 100000."""
-
-
 _QUOTED = re.compile(rf"'+(?:{_FORMULA}|{_REWRITTEN})", re.IGNORECASE)
 
 
@@ -118,8 +106,8 @@ Floats = npt.NDArray[np.float64]
 BETWEEN = "|"  # the names of sources
 
 
+# in `sources`: pairs that a program judged only to show how often it errs
 CHECKS = ("labelled positives", "random documents")
-"""In `sources`: pairs that a program judged only to show how often it errs."""
 
 
 @dataclass(frozen=True)
@@ -269,8 +257,7 @@ class Labels:
         return np.append(relevant, np.nan)[place], np.append(probability, np.nan)[place]
 
 
-LabelsLike = str | Path | Labels | Any
-"""A file of labels, labels, a DataFrame or an Arrow table."""
+LabelsLike = str | Path | Labels | Any  # a file of labels, labels, a DataFrame or an Arrow table
 
 
 def is_program(judge: str | None) -> bool:

@@ -96,6 +96,7 @@ def tevatron(example: Example) -> Iterator[Record]:
     yield {"query_id": example.query_id, "query": example.query, **documents}
 
 
+# what yields the records of an example, by the name of the form; files are JSON lines
 FORMS: dict[str, Callable[[Example], Iterator[Record]]] = {
     "triplets": triplets,
     "tuples": tuples,
@@ -104,12 +105,11 @@ FORMS: dict[str, Callable[[Example], Iterator[Record]]] = {
     "flagembedding": flagembedding,
     "tevatron": tevatron,
 }
-"""What yields the records of an example, by the name of the form. Files are JSON lines."""
+# what other tools, and the `output_format` of sentence-transformers, call these forms
 ALIASES = {
     "sentence-transformers": "triplets", "pylate": "triplets", "triplet": "triplets", "n-tuple": "tuples",
     "labeled-pair": "labelled-pairs", "labeled-list": "labelled-lists",
 }  # fmt: skip
-"""What other tools, and the `output_format` of sentence-transformers, call these forms."""
 
 
 @dataclass(frozen=True)
@@ -251,13 +251,13 @@ class Exported(Result):
 
 IDS = {name: pa.string() for name in ("query_id", "doc_id", "source")}
 REQUIRED = pa.schema({**IDS, "rank": pa.int32(), "score": pa.float64()})
+# columns that later stages add, and their types
 KNOWN = {
     "text": pa.large_string(),
     "keep": pa.bool_(),
     **dict.fromkeys(("reason", "tier", "verdict"), pa.string()),
     **dict.fromkeys(("cosine", "dot", "elo", "elo_se", "gap", "teacher", "weight", "relevance"), pa.float64()),
 }
-"""Columns that later stages add, and their types."""
 
 
 def negatives_table(
@@ -295,30 +295,15 @@ def _checked_table(table: pa.Table) -> pa.Table:
     return table
 
 
+# source of rows that stand in a table for the sake of what is known of labelled positives
 LABELS = "labels"
-"""Source of rows that stand in a table for the sake of what is known of labelled positives."""
-
-
-POSITIVE = "labelled positive"
-"""Why they are rejected."""
-
-
+POSITIVE = "labelled positive"  # why they are rejected
+# why a document is rejected that has the text of a positive of its query
 EQUAL = "equal to a positive"
-"""Why a document is rejected that has the text of a positive of its query."""
-
-
+# why a labelled positive is rejected that mining kept on request; a rating compares it as it does negatives
 TO_RATE = "labelled positive, to be rated"
-"""Why a labelled positive is rejected that mining kept on request.
-
-A rating compares it as it does negatives.
-"""
-
-
+# why the candidate is rejected that gaps of such a query are held against; training takes it for its positive
 TOP = "rated best of a query without a labelled positive"
-"""Why the candidate is rejected that gaps of such a query are held against.
-
-Training takes it for its positive.
-"""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ class Example(NamedTuple):
 
 Names = Mapping[str, tuple[str, ...]]
 Roles = Sequence[tuple[str, ...]]
+# what a column of a table of pairs can be, and its usual names; case, blanks and hyphens make no difference
 ROLES: Names = {
     "query": ("query", "question", "anchor"),
     "positive": ("positive", "positives", "pos", "answer", "document", "passage", "text", "positive_passages"),
@@ -85,21 +86,16 @@ ROLES: Names = {
     "score": ("score", "label", "relevance"),
     "split": ("split",),
 }
-"""What a column of a table of pairs can be, and its usual names.
-
-Case, blanks and hyphens make no difference.
-"""
+# the same of a table of documents alone: an `id` there is a document's
 OF_CORPUS: Names = {"positive": ROLES["positive"], "doc_id": (*ROLES["doc_id"], "_id", "id"), "title": ROLES["title"]}
-"""The same of a table of documents alone: an `id` there is a document's."""
+# the same of a source of negatives: triplets, n-tuples, and other tools' forms
 OF_SOURCE: Names = {
     **{role: ROLES[role] for role in ("query", "query_id", "negative")},
     "positive": ("positive", "positives", "pos", "pos_doc", "positive_passages"),
     **{name: (name,) for name in ("scores", "neg_scores")},
 }
-"""The same of a source of negatives: triplets, n-tuples, and other tools' forms."""
 NEGATIVE = re.compile(r"negative_\d+")
-OF_PAIRS: Roles = (("query",), ("positive",))
-"""What a table of pairs has: of each of these one role at least."""
+OF_PAIRS: Roles = (("query",), ("positive",))  # what a table of pairs has: of each of these one role at least
 
 
 def parsed_columns(text: str) -> dict[str, str]:
@@ -258,6 +254,7 @@ def _number(value: Any) -> float | None:
 
 
 Readers = Mapping[str, tuple[Callable[[Any], Any], str]]
+# what reads a value of a column, None where it cannot be one, and what is expected of it
 READ_AS: Readers = {
     "query": (lambda value: _text(value) or None, "a text"),
     **dict.fromkeys(("positive", "negative"), (_passage, "a text, or a list of texts")),
@@ -266,7 +263,6 @@ READ_AS: Readers = {
     "score": (whole_number, "a whole number, the relevance, 0 for a negative; score= leaves the column out"),
     **dict.fromkeys(("scores", "neg_scores"), (_number, "finite numbers")),
 }
-"""What reads a value of a column, None where it cannot be one, and what is expected of it."""
 NEEDED = ("query", "positive", "score")  # of pairs, where there is such a column
 ONE = ("query", "query_id", "doc_id", "title", "score", "split")  # of which a record of pairs has one at most
 

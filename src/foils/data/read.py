@@ -35,8 +35,10 @@ from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.files import existing_file
 from foils.runtime.options import Option, Settings, door, refuse, several
 
+# what is not read of a docstring: doctests to the next blank line, the lines under headings, roles and quotes
 LEFT_OUT = re.compile(r"(?m)^[ \t]*>>>.*(?:\n[ \t]*\S.*)*|^[ \t]*([-=~])\1{2,}[ \t]*$|:[\w:+-]+:(?=`)|`")
-"""What is not read of a docstring: doctests to the next blank line, the lines under headings, roles and quotes."""
+# packages with much documentation that foils' own requirements bring along (`transformers` is left out: most of its
+# docstrings repeat one template for each of hundreds of models)
 DEFAULT_PACKAGES = (
     "filelock",
     "fsspec",
@@ -55,8 +57,6 @@ DEFAULT_PACKAGES = (
     "tqdm",
     "typer",
 )
-"""Packages with much documentation that foils' own requirements bring along (`transformers` is left out: most of
-its docstrings repeat one template for each of hundreds of models)."""
 # of a document, which is cut after the last; a word is a run of letters and digits
 MIN_WORDS, MAX_WORDS = 20, 200
 NEAR = 0.85  # Jaccard similarity of case-folded words from which two summaries or documents are nearly equal
@@ -285,27 +285,17 @@ def read_ir_datasets(name: str) -> Collection:
     if not judged or documents is None:
         raise InputError(f"ir_datasets:{name}, its train, dev and test have no documents or no judgements")
 
-    def document_rows() -> Iterator[Fields]:
-        for document in documents.docs_iter():
-            # the title is apart where the type has one and its default text begins with it
-            text, title = document.default_text(), getattr(document, "title", None)
-            row = {"_id": document.doc_id, "text": text}
-            if isinstance(title, str) and text.startswith(title):
-                row |= {"title": title, "text": text[len(title) :].strip()}
-            yield row
-
-    def query_rows() -> Iterator[Fields]:
-        every = chain.from_iterable(part.queries_iter() for part in judged.values())
-        # a query that is in two splits, with one text, comes once
-        for identifier, text in dict.fromkeys((query.query_id, query.default_text()) for query in every):
-            yield {"_id": identifier, "text": text}
-
     def judgement_rows(part: Any) -> Iterator[Fields]:
         for judged in part.qrels_iter():
             yield judgement(judged.query_id, judged.doc_id, getattr(judged, "relevance", None))
 
+    # nothing is fetched before it is read
+    texts = ({"_id": each.doc_id, "text": each.default_text()} for part in [documents] for each in part.docs_iter())
+    every = ((each.query_id, each.default_text()) for part in judged.values() for each in part.queries_iter())
+    # a query that is in two splits, with one text, comes once
+    asked = ({"_id": query, "text": text} for queries in [every] for query, text in dict.fromkeys(queries))
     qrels = {split: judgement_rows(part) for split, part in judged.items()}
-    rows = row_sources(f"ir_datasets:{name}", document_rows(), query_rows(), qrels)
+    rows = row_sources(f"ir_datasets:{name}", texts, asked, qrels)
     facts = ("ir_datasets", version("ir_datasets"), name)
     return build(name, facts, partial(checked_collection, **rows, lenient=True))
 
@@ -421,10 +411,10 @@ def _mteb(name: str) -> Collection:
         return collection_from_mteb(require("mteb", "mteb").get_task(name))
 
 
+# what stands before the colon of a name -> what opens the rest of it
 OPENERS: dict[str, Callable[[str], Collection | dict[str, Records]]] = {
     "ir_datasets": read_ir_datasets, "hf": read_hf, "mteb": _mteb, "pydocs": _pydocs,
 }  # fmt: skip
-"""What stands before the colon of a name -> what opens the rest of it."""
 
 
 def load_collection(

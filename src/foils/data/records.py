@@ -27,21 +27,12 @@ from foils.runtime import memory, progress
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import CHANGED, existing_file, unsealed
 
+# characters of one complaint; of longer ones, which quote long ids, the beginning is shown
 LONGEST_MESSAGE = 500
-"""Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
-
-
 PIECE = 1 << 20  # bytes that are unpacked at once
-
-
+# bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to
 LONGEST_LINE = 1 << 26
-"""Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
-
-
 CONVERT = "expected text in UTF-8, plain or gzipped; convert the file, or save it as Parquet"
-
-
-DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
 
 
 class Complaints:
@@ -90,7 +81,7 @@ def open_binary(path: str | Path) -> Iterator[IO[bytes]]:
         with existing_file(path).open("rb") as opened:
             packed = opened.peek(2).startswith(b"\x1f\x8b")
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=opened)) if packed else opened
-    except DAMAGE as error:
+    except (EOFError, zlib.error, OSError) as error:  # the gzip is cut or damaged, or the disk is bad
         raise FormatError(f"cannot be read ({error}); get the file again", path) from error
 
 

@@ -84,12 +84,9 @@ class Run:
     @classmethod
     def from_dict(cls, scores: Mapping[str, Mapping[str, float]], *, name: str = "run") -> Run:
         """Make a run from query id -> document id -> score."""
-        rows = [
-            (query, document, score)
-            for query, scores_of_query in scores.items()
-            for document, score in scores_of_query.items()
-        ]
-        return cls.ranked([q for q, _, _ in rows], [d for _, d, _ in rows], [s for _, _, s in rows], name=name)
+        rows = [(query, *pair) for query, scores_of_query in scores.items() for pair in scores_of_query.items()]
+        queries, documents, values = zip(*rows, strict=True) if rows else ((), (), ())
+        return cls.ranked(queries, documents, values, name=name)
 
     @classmethod
     def read(cls, path: str | Path) -> Run:

@@ -21,12 +21,10 @@ from foils.runtime.errors import InputError
 SPLITS = ("train", "dev", "test")
 
 
+# names by which splits are known
 USUAL = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val", "eval"), "test": ("test",)}
-"""Names by which splits are known."""
-
-
+# Jaccard similarity of the tokens of two queries of one document from which on they are near-twins
 TWINS = 0.7
-"""Jaccard similarity of the tokens of two queries of one document from which on they are near-twins."""
 
 
 def split_name(name: str) -> str:

@@ -227,8 +227,8 @@ OF_HASH = 48  # bits of a token's hash
 SET = 128  # bytes of a set that is kept, about, beside its hashes
 
 
+# what each byte of an ASCII text becomes before it is cut at blanks: a small letter, a digit or a blank
 _LOWER = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
-"""What each byte of an ASCII text becomes before it is cut at blanks: a small letter, a digit or a blank."""
 
 
 class DocumentSets:
@@ -379,8 +379,8 @@ def load_bm25s() -> Any:
     return bm25s
 
 
+# name of the rule that cuts texts into terms for BM25, `search_terms`, in provenance
 ANALYSER = "words-and-bigrams"
-"""Name of the rule that cuts texts into terms for BM25, `search_terms`, in provenance."""
 
 
 def stop_words(language: str) -> tuple[str, ...]:

@@ -24,10 +24,8 @@ from foils.runtime.options import Option, Settings, refuse
 
 FORMS = ("triplets", "lists", "pairs")
 
-ABSENT = -1
-"""In place of a document that is not there, in a list that is short."""
-MAX_POSITIVES = 64
-"""Positives of a query that are trained on, at most (HOBIT)."""
+ABSENT = -1  # in place of a document that is not there, in a list that is short
+MAX_POSITIVES = 64  # positives of a query that are trained on, at most (HOBIT)
 
 
 @dataclass(frozen=True, kw_only=True)
