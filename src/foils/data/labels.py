@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from foils.data.collection import QRELS, TRAIN, Collection, pair_keys, rows_of
 from foils.data.pairs import READ_AS, ROLES, Columns, Names
 from foils.data.records import DELIMITERS, Complaints, records_of, text_field
 from foils.data.tables import Provenance, column_or_nulls, with_types, write_table
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import UnknownNameError
 from foils.runtime.files import LABEL_FILES, check_output, write_whole
 
 LABEL_COLUMNS = pa.schema(
@@ -168,19 +168,15 @@ class Labels:
         quoted = records.where.lower().removesuffix(".gz").endswith(tuple(DELIMITERS))
         rows, lines = list[dict[str, Any]](), list[int]()
         for line, fields in records.read(complaints):
-            try:
-                row = {
-                    role: next(iter(columns.values(fields, role, READ_LABELS_AS)), None) for role in LABEL_COLUMNS.names
-                }
-            except InputError as error:
-                complaints.add(str(error), line)
-                continue
-            if any(value is not None for value in row.values()):
-                answer = None if row["relevant"] == SKIPPED else row["relevant"]
-                judge = row["judge"] or (None if answer is None else PERSON)
+            with complaints.at(line):
+                values = {role: columns.values(fields, role, READ_LABELS_AS) for role in LABEL_COLUMNS.names}
+                row = {role: listed[0] for role, listed in values.items() if listed}
+                answer = None if row.get("relevant") == SKIPPED else row.get("relevant")
+                judge = row.get("judge") or (None if answer is None else PERSON)
                 texts = {role: text_of(text) for role, text in row.items() if quoted and isinstance(text, str)}
-                rows.append({**row, **texts, "relevant": answer, "judge": judge})
-                lines.append(line)
+                if row:
+                    rows.append({**row, **texts, "relevant": answer, "judge": judge})
+                    lines.append(line)
         complaints.raise_if_any()
         table = pa.Table.from_pylist(rows, LABEL_COLUMNS)
         _check(table, records.where, collection, lines, written)
@@ -289,29 +285,25 @@ def _check(
         key = each["query_id"], each["doc_id"], each["judge"]
         before = rows[first.setdefault(key, row)]
         unknown_ids = [f"{name} {each[name]!r}" for name, is_unknown in unknown.items() if is_unknown[row]]
-        problem = _problem(each, before)
-        if not problem and unknown_ids:
+        answers = {before["relevant"], each["relevant"]} - {None}
+        problem = ""
+        if each["query_id"] is None or each["doc_id"] is None:
+            problem = "a label needs a query_id and a doc_id"
+        elif not answers <= {0, 1}:
+            problem = "relevant is neither 0 nor 1; leave it empty where not judged"
+        elif each["probability"] is not None and not 0 < each["probability"] <= 1:
+            problem = "a probability of being drawn is not in (0, 1]; leave it empty where not drawn"
+        elif len(answers) > 1:
+            problem = f"{each['judge']} judged query {each['query_id']!r}, document {each['doc_id']!r} as"
+            problem += f" {before['relevant']} above, and as {each['relevant']} here; keep one of the two"
+        elif unknown_ids:
             problem = f"unknown {' and '.join(unknown_ids)} (a spreadsheet may have changed it, as 007 to 7)"
-        if problem:
-            complaints.add(problem, line_of.get(row))
         elif before["relevant"] is None:
             first[key] = row
+        if problem:
+            complaints.add(problem, line_of.get(row))
     complaints.raise_if_any()
     return np.sort(np.array(list(first.values()), np.int64))
-
-
-def _problem(label: Mapping[str, Any], before: Mapping[str, Any]) -> str:
-    """Return what is wrong with a label, or with it beside an earlier one of the same judge; empty: nothing."""
-    if label["query_id"] is None or label["doc_id"] is None:
-        return "a label needs a query_id and a doc_id"
-    if label["relevant"] not in (0, 1, None):
-        return "relevant is neither 0 nor 1; leave it empty where not judged"
-    if label["probability"] is not None and not 0 < label["probability"] <= 1:
-        return "a probability of being drawn is not in (0, 1]; leave it empty where not drawn"
-    if None in (label["relevant"], before["relevant"]) or label["relevant"] == before["relevant"]:
-        return ""
-    answers = f"as {before['relevant']} above, and as {label['relevant']} here; keep one of the two"
-    return f"{label['judge']} judged query {label['query_id']!r}, document {label['doc_id']!r} {answers}"
 
 
 log = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from foils.runtime.files import TREC, check_output, write_sealed, write_whole
 from foils.runtime.options import Option
 
 Scores = npt.NDArray[np.float64]
+RANKED = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("score", pa.float64())])
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
@@ -46,8 +47,8 @@ class Run:
     @classmethod
     def ranked(
         cls,
-        query_ids: Iterable[str],
-        doc_ids: Iterable[str],
+        query_ids: Sequence[str] | pa.ChunkedArray,
+        doc_ids: Sequence[str] | pa.ChunkedArray,
         scores: npt.ArrayLike,
         *,
         name: str = "run",
@@ -66,15 +67,17 @@ class Run:
             InputError: scores that are NaN or infinite, a document twice for one query, or columns
                 of several lengths.
         """
-        queries, documents = _strings(query_ids), _strings(doc_ids)
         values = np.asarray(scores, np.float64)
-        if not len(queries) == len(documents) == values.size or values.ndim != 1:
-            raise InputError(f"{len(queries)} queries, {len(documents)} documents, scores {values.shape}; all are (n,)")
+        if not len(query_ids) == len(doc_ids) == values.size or values.ndim != 1:
+            lengths = f"{len(query_ids)} queries, {len(doc_ids)} documents, scores {values.shape}"
+            raise InputError(f"{lengths}; all are (n,)")
         if not np.isfinite(values).all():
             raise InputError(f"{int((~np.isfinite(values)).sum())} scores of the run {name} are NaN or infinite")
-        query = codes(queries)
+        columns = {"query_id": query_ids, "doc_id": doc_ids, "score": values}
+        table = pa.table(columns, RANKED).combine_chunks()
+        query = codes(table["query_id"])
         order = np.lexsort((np.arange(len(values)), -values, query))
-        table = pa.table({"query_id": queries, "doc_id": documents, "score": values}).take(pa.array(order))
+        table = table.take(pa.array(order))
         table = table.append_column("rank", pa.array(ranks_within(query[order])))
         pairs = table.group_by(["query_id", "doc_id"]).aggregate([([], "count_all")])
         if pairs.num_rows < table.num_rows:
@@ -195,12 +198,6 @@ def ranks_within(groups: npt.ArrayLike) -> npt.NDArray[np.int32]:
     """Return 0, 1, 2, … within each stretch of equal neighbouring values, (n,)."""
     starts, count = starts_of(np.asarray(groups)), len(np.asarray(groups))
     return np.asarray(np.arange(count) - np.repeat(starts, np.diff(np.r_[starts, count])), np.int32)
-
-
-def _strings(values: Iterable[str]) -> pa.Array:
-    if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks().cast(pa.string())
-    return values.cast(pa.string()) if isinstance(values, pa.Array) else pa.array(list(values), pa.string())
 
 
 def starts_of(queries: Rows) -> Rows:
