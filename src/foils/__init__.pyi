@@ -33,7 +33,6 @@ import foils.rating.judges
 import foils.rating.session
 import foils.searching.dimensions
 import foils.searching.doors
-import foils.searching.retriever
 import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
@@ -50,8 +49,8 @@ from .encode.vectors import VectorStore as VectorStore
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .runtime.errors import FoilsError as FoilsError
 from .searching.dimensions import DimensionSettings as DimensionSettings
-from .searching.retriever import Retriever as Retriever
-from .searching.sharpened import SharpenedSearch as SharpenedSearch
+from .searching.dimensions import SharpenedSearch as SharpenedSearch
+from .searching.doors import Retriever as Retriever
 
 if not typing.TYPE_CHECKING:
     from .batching.plan import batch as batch
@@ -254,7 +253,7 @@ def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.op
     ray: str | None = ..., max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.retriever.Answered: ...
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.doors.Answered: ...
 def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table", "percentile", "mixture", "relative",
     "simans", "denoise", "optimal", "curriculum", "benefit"] = ..., settings: collections.abc.Mapping[str,
     typing.Any] | None = ..., collection: foils.data.read.CollectionLike | None = ..., split: str = ...,

@@ -20,7 +20,7 @@ from foils.mining.rules import TextPairs
 from foils.runtime.errors import InputError
 from foils.searching import DimensionSettings
 from foils.searching.choosing import judged_queries
-from foils.searching.retriever import Retriever as FoilsRetriever
+from foils.searching.doors import Retriever as FoilsRetriever
 from foils.searching.runs import embed_collection, search_collection
 
 WORDS = [

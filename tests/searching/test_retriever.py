@@ -23,7 +23,7 @@ from foils.encode.nearest import ExactIndex
 from foils.evaluation import dense_run
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime.errors import InputError
-from foils.searching.retriever import Retriever, documents_digest, named_collection
+from foils.searching.doors import Retriever, documents_digest, named_collection
 from foils.searching.runs import bm25_run
 from train_models import static_model
 

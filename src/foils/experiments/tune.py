@@ -60,7 +60,7 @@ from foils.runtime import progress
 from foils.runtime.errors import require
 from foils.runtime.files import DAMAGE, cache_place, digest_of, discard, fill_folder, write_json, write_sealed
 from foils.runtime.results import counted
-from foils.searching.retriever import named_collection
+from foils.searching.doors import named_collection
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet

@@ -31,6 +31,7 @@ from foils.searching.dimensions import (
     DimensionSettings,
     Floats,
     Rows,
+    check_search_depths,
     dimension_order,
     kept_count,
     moon_rows,
@@ -38,7 +39,7 @@ from foils.searching.dimensions import (
     sharpened_queries,
     sun,
 )
-from foils.searching.runs import Embedded, check_search_depths
+from foils.searching.runs import Embedded
 from foils.statistics import parse_measures
 
 Integers = npt.NDArray[np.integer[Any]]

@@ -3,15 +3,22 @@
 Every estimator gives an importance u (…, d), higher is better, and every choice a mask (…, d) of
 the dimensions to keep. All work on one query, (d,), or on many at once, (n, d). Zeroing the query's
 other dimensions gives the same inner products as zeroing the documents' too, so an index needs no
-change. At the end, `sharpened_queries` puts them together for many queries with their lists of
-feedback or their answers.
+change. `sharpened_queries` puts them together for many queries with their lists of feedback or
+their answers.
+
+`SharpenedSearch` does so over a search function of yours: of a vector database, index or service.
+All that is asked of it is what any of them can do: from a query vector and a number k, the k
+nearest documents with their vectors. What it calls a document (an id, a row, a hit with its
+payload) comes back as it is, and what else it takes (a filter, a tenant, a partition) is passed
+through, to both passes alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from itertools import pairwise
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +28,10 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 
 Floats = npt.NDArray[np.float64]
+Floats32 = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
+T = TypeVar("T")
 
 Method = Literal["none", "dime", "eclipse", "rdime", "rocchio"]
 METHODS = ("none", "dime", "eclipse", "rdime", "rocchio")
@@ -156,6 +165,16 @@ def check_depths(k: int, k_plus: int, k_minus: int) -> None:
     if not depths_fit(k, k_plus, k_minus):
         expected = "expected 0 < k⁻ < k and 0 < k⁺ < k − k⁻; retrieve more, or take fewer"
         raise InputError(f"a list of {k} documents does not serve k⁺={k_plus}, k⁻={k_minus}: {expected}")
+
+
+def check_search_depths(k: int, feedback_depth: int) -> None:
+    """Refuse depths below 1.
+
+    Raises:
+        InputError: a depth below 1.
+    """
+    Option(least=1).check("k", k)
+    Option(least=1).check("feedback_depth", feedback_depth)
 
 
 def depths_fit(k: int, k_plus: int, k_minus: int) -> bool:
@@ -404,6 +423,79 @@ def feedback_needed(settings: DimensionSettings, depth: int, *, answered: bool =
     return min(depth, settings.k_plus)
 
 
+class Match(NamedTuple, Generic[T]):
+    """A document as the search function returned it, and its inner product with the query that found it."""
+
+    document: T
+    score: float
+
+
+def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings: DimensionSettings) -> Floats32:
+    """Return queries without the dimensions that their feedback does not support, or moved towards it.
+
+    Args:
+        queries: (n, d).
+        feedback: for each query, (k, d) vectors of what was retrieved for it, best first. Of rdime,
+            dime and rocchio the first k⁺ count, of eclipse the first k⁺ and the last k⁻. For all
+            but eclipse it may be the vector of an answer text, (1, d), with k⁺ 1.
+        settings: what is done. A query whose feedback is too short for it stays as it is.
+
+    Returns:
+        (n, d) float32. Inner products with these are the scores of the second pass, in any index.
+
+    Raises:
+        InputError: shapes that do not fit, values that are not finite, or a moon drawn at random.
+
+    Source: Eclipse, sections 2 and 3.
+    """
+    rows = _rows(queries)
+    vectors = [_rows(each, rows.shape[1]) for each in feedback]
+    ends = np.cumsum([0, *map(len, vectors)]).tolist()
+    lists = [np.arange(start, end) for start, end in pairwise(ends)]
+    documents = Vectors.of(np.concatenate([rows[:0], *vectors]))
+    return np.asarray(sharpened_queries(rows, documents, lists, settings).queries)
+
+
+@dataclass(frozen=True)
+class SharpenedSearch(Generic[T]):
+    """A search function that uses each query's useful dimensions; call it as the one that it is made of.
+
+    Attributes:
+        search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first,
+            by inner product, or by cosine or L2 distance over documents of one norm, which order
+            documents alike.
+        settings: what is done with a query, as DimensionSettings("rocchio"). rdime needs one
+            document, rocchio two, eclipse the end of a list of `feedback_depth`.
+        feedback_depth: length of the list from whose end eclipse takes its moon.
+    """
+
+    search: Callable[..., Any]
+    settings: DimensionSettings
+    feedback_depth: int = FEEDBACK_DEPTH
+
+    def __call__(self, query: npt.ArrayLike, k: int = 10, **options: Any) -> list[Match[T]]:
+        """Return the k best documents of a query, best first.
+
+        Args:
+            query: (d,).
+            k: how many.
+            options: passed on to the search function, each time.
+
+        Raises:
+            InputError: a depth below 1, shapes that do not fit, or a search function that returns
+                something else than it should.
+        """
+        check_search_depths(k, self.feedback_depth)
+        queries = _rows(np.asarray(query, np.float32)[None])
+        depth = feedback_needed(self.settings, self.feedback_depth) or k  # of the first pass
+        documents, vectors = _checked(self.search(queries[0], depth, **options), queries.shape[1])
+        sharpened = sharpen(queries, [vectors[: self.feedback_depth]], self.settings)
+        if depth < k or (sharpened != queries).any():
+            documents, vectors = _checked(self.search(sharpened[0], k, **options), queries.shape[1])
+        scores = (vectors @ sharpened[0]).tolist()
+        return [Match(document, score) for document, score in zip(documents, scores, strict=True)][:k]
+
+
 def _gathered(documents: Vectors, lists: Sequence[Rows]) -> npt.NDArray[np.floating]:
     """Vectors of lists of one length, (n, k, d)."""
     rows = np.stack(lists)
@@ -422,3 +514,23 @@ def _vectors(**named: npt.ArrayLike) -> tuple[Floats, ...]:
     if bad := [name for name, array in arrays.items() if not np.isfinite(array).all()]:
         raise InputError(f"values that are NaN or infinite in: {', '.join(bad)}")
     return tuple(arrays.values())
+
+
+def _checked(pair: Any, d: int) -> tuple[Sequence[Any], Floats32]:
+    """Documents, best first, and their vectors, (k, d)."""
+    try:
+        documents, vectors = pair
+        array = np.asarray(vectors, np.float32) if len(documents) else np.empty((0, d), np.float32)
+        if array.shape != (len(documents), d):
+            raise ValueError(f"{len(documents)} documents with vectors of shape {array.shape}")
+    except (TypeError, ValueError) as error:
+        expected = f"({d},) vectors, which most databases return only where they are asked to"
+        raise InputError(f"no pair of documents and vectors ({error}); expected {expected}") from error
+    return documents, array
+
+
+def _rows(values: npt.ArrayLike, d: int | None = None) -> Floats32:
+    rows = np.ascontiguousarray(values, np.float32)
+    if rows.ndim != 2 or d not in (None, rows.shape[1]) or not np.isfinite(rows).all():
+        raise InputError(f"expected finite vectors of shape (n, {d or 'd'}); found shape {rows.shape}")
+    return rows

@@ -32,12 +32,12 @@ from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.files import TREC
-from foils.runtime.options import Option
 from foils.runtime.results import Result, Table
 from foils.searching.dimensions import (
     FEEDBACK_DEPTH,
     DimensionSettings,
     Sharpened,
+    check_search_depths,
     feedback_needed,
     sharpened_queries,
 )
@@ -106,16 +106,6 @@ def search_vectors(
     for row, rows, products in zip(again, *ranked, strict=True):
         positions[row], scores[row] = rows, products
     return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], sharpened)
-
-
-def check_search_depths(k: int, feedback_depth: int) -> None:
-    """Refuse depths below 1.
-
-    Raises:
-        InputError: a depth below 1.
-    """
-    Option(least=1).check("k", k)
-    Option(least=1).check("feedback_depth", feedback_depth)
 
 
 def _pass(
