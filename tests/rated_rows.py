@@ -1,7 +1,9 @@
-"""Rated rows for rules of selection, by their gaps."""
+"""Rated rows for rules of selection, by their gaps; tables with rows of positives."""
 
 import numpy as np
+import pyarrow as pa
 
+from foils.data import Negatives
 from foils.selection import RatedRows
 
 
@@ -14,3 +16,13 @@ def rows_of(gap, *, query=None, elo=None, preference=None):
         1500 - gaps if elo is None else np.asarray(elo, np.float64),
         np.full(len(gaps), np.nan) if preference is None else np.asarray(preference, np.float64),
     )
+
+
+def with_positives(negatives, query_ids, doc_ids, values):
+    """The table with a rejected row for each of these positives, and numbers in columns of these rows."""
+    table, rows = negatives.with_rejected(query_ids, doc_ids)
+    for name, numbers in values.items():
+        column = table.table[name].to_numpy().copy()
+        column[rows] = numbers
+        table = Negatives(table.table.set_column(table.table.column_names.index(name), name, pa.array(column)))
+    return table

@@ -22,6 +22,7 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.data.sources import FORMS, Exported, as_source
 from foils.runtime.errors import InputError, UnknownNameError
+from rated_rows import with_positives
 from refusals import refused
 from tiny_models import tiny_cross_encoder, tiny_encoder
 from train_models import static_model
@@ -45,7 +46,7 @@ def scored() -> Negatives:
     table = table.append_column("cosine", pa.array([*COSINES.values(), 0.0, 0.0]))
     negatives = Negatives(table).reject(np.arange(6) == 4, "near")
     of = [pa.array(column) for column in zip(*OF_POSITIVES, strict=True)]
-    return negatives.with_rejected(*of, values={"cosine": list(OF_POSITIVES.values())})[0]
+    return with_positives(negatives, *of, {"cosine": list(OF_POSITIVES.values())})
 
 
 def text(small: Collection, identifier: str) -> str:

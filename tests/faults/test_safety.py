@@ -27,6 +27,7 @@ from foils.runtime.errors import InputError
 from foils.training.models import load_trainable
 from hostile import assert_harmless, hostile_world
 from in_browser import assert_fits_everyone, in_chromium, needs_chromium
+from rated_rows import with_positives
 from refusals import refused
 from train_models import bert_model, cross_encoder, static_model
 
@@ -126,7 +127,7 @@ def test_ids_are_no_paths(form, tmp_path):
     inside.mkdir(parents=True)
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     table, *positives = Negatives(pa.Table.from_pylist(rows)), pa.array(STRANGE), pa.array(["d"] * len(STRANGE))
-    table = table.with_rejected(*positives, values={"score": np.arange(len(STRANGE))})[0]
+    table = with_positives(table, *positives, {"score": np.arange(len(STRANGE))})
     Exported(collection, table, form, "train", "score").write(inside / "out")
     after = {path for path in tmp_path.rglob("*") if path.is_file()} - before
     assert after <= {inside / "out"}

@@ -23,6 +23,7 @@ from foils.training.reranker import (
     targets_of,
 )
 from foils.training.settings import TARGETS, TrainSettings
+from rated_rows import with_positives
 from refusals import refused
 from train_models import (
     cross_encoder,
@@ -152,7 +153,7 @@ def test_ratings_are_logits_and_unrated_lists_are_left_out(caplog):
     elo[3:6] = np.nan  # of the second query
     ids = list(dict.fromkeys(source.table["query_id"].to_pylist()))
     own, values = [query.replace("q", "d") for query in ids], {"elo": np.full(len(ids), 1500 + 173.7178)}
-    rated, _ = source.with_columns({"elo": elo}).with_rejected(ids, own, values=values)
+    rated = with_positives(source.with_columns({"elo": elo}), ids, own, values)
     lists = training_set(collection, rated, form="lists")
     rows = reranker_set(lists, reranker_loss("listnet", target="elo"))
     assert len(rows) == 2
@@ -347,7 +348,7 @@ def taught():
     steps, gaps = (np.resize(each, len(source)) for each in ([1.0, 2.0, 3.0, 4.0], [150.0, 300.0, 500.0, 700.0]))
     numbers = {"elo": 1500 - 200 * steps, "elo_se": np.full(len(steps), 9.0), "gap": gaps, "teacher": 3 - 2 * steps}
     best = {name: np.full(len(ids), value) for name, value in {"elo": 1500.0, "elo_se": 9.0, "teacher": 3.0}.items()}
-    widened, _ = source.with_columns(numbers).with_rejected(ids, own, values=best)
+    widened = with_positives(source.with_columns(numbers), ids, own, best)
     return training_set(collection, widened, form="lists")
 
 

@@ -142,12 +142,6 @@ class Collection:
         titles, texts = (take(self.documents[name], at).to_pylist() for name in ("title", "text"))
         return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
-    def all_ids(self) -> Iterator[str]:
-        """Yield the ids of the queries, then of the documents."""
-        for column in (self.queries["query_id"], self.documents["doc_id"]):
-            for chunk in column.chunks:
-                yield from chunk.to_pylist()
-
     def query_texts(self, rows: npt.ArrayLike) -> list[str]:
         """Return the texts of the queries at these rows."""
         return list(take(self.queries["text"], np.asarray(rows, np.int64)).to_pylist())
@@ -682,10 +676,8 @@ class _Reader:
         for row, one, other in zip(rows.tolist(), zip(*earlier, strict=True), zip(*later, strict=True), strict=True):
             if one != other:
                 ids = ", ".join(map(repr, other[: 2 if kind == "judgements" else 1]))
-                problem = (
-                    f"duplicate id {ids} (first on line {lines[first[row]]}) with another {table.column_names[-1]}"
-                )
-                complaints.add(problem, lines[row])
+                earliest = f"first on line {lines[first[row]]}"
+                complaints.add(f"duplicate id {ids} ({earliest}) with another {table.column_names[-1]}", lines[row])
         complaints.raise_if_any()
         if len(rows):
             self.left_out[f"repeated {kind}"] += len(rows)

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 AT_ONCE = 512  # queries whose texts are read, or records that become Arrow's, together
-# columns of numbers that are no scores of a document
-NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")
 Record = dict[str, Any]
 
 
@@ -141,8 +139,7 @@ class Exported(Result):
     def __post_init__(self) -> None:
         check_names("form", [self.form], FORMS)
         if self.scores:
-            fields = (field for field in self.table.table.schema if field.type == pa.float64())
-            columns = [field.name for field in fields if field.name not in NOT_SCORES]
+            columns = [field.name for field in self.table.table.schema if field.type == pa.float64()]
             check_names("column of scores", [self.scores], columns)
         table, queries, positives, negatives = self._rows
         if not len(queries):
@@ -277,18 +274,15 @@ def _checked_table(table: pa.Table) -> pa.Table:
     table = with_types(table, {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN})
     if table["score"].null_count:
         table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
-    names = set(table.column_names)
-    for name in (*IDS, "rank", "keep"):
-        if name in names and table[name].null_count:
-            raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
-    for name in ("score", *(name for name, kind in KNOWN.items() if kind == pa.float64() and name in names)):
-        infinite = pc.sum(pc.is_inf(table[name])).as_py()
-        if infinite:
-            raise InputError(f"{infinite} values of {name} are infinite; a missing one is NaN")
-    if "weight" in names and (table["weight"].to_numpy() < 0).any():
-        raise InputError("negative weights; a row that does not count has weight 0")
-    if len(table) and pc.min(table["rank"]).as_py() < 0:
-        raise InputError("negative ranks; ranks begin at 0")
+    names = {*table.column_names}
+    floats = [name for name in ("score", *KNOWN) if name in names and table[name].type == pa.float64()]
+    faults = {f"no {name}": table[name].is_null() for name in (*IDS, "rank", "keep") if name in names}
+    faults |= {f"an infinite {name}": pc.is_inf(table[name]) for name in floats}
+    faults |= {f"a negative {name}": pc.less(table[name], 0) for name in ("rank", "weight") if name in names}
+    counts = {fault: pc.sum(rows).as_py() for fault, rows in faults.items()}
+    wrong = [f"{count} rows have {fault}" for fault, count in counts.items() if count]
+    if wrong:
+        raise InputError(f"{', '.join(wrong)}; a score that is missing is NaN, and ranks and weights begin at 0")
     marked = {"keep", "reason"} & names
     if len(marked) == 1 or (marked and pc.any(pc.equal(table["keep"], table["reason"].is_valid())).as_py()):
         raise InputError("a row has a reason exactly where keep is false; keep and reason come together")
@@ -494,25 +488,20 @@ class Negatives(Result):
         table = table.append_column("reason", pc.if_else(pa.array(fresh), reason, old))
         return self._with_table(table)
 
-    def with_rejected(
-        self, query_ids: pa.Array, doc_ids: pa.Array, *, values: Mapping[str, npt.ArrayLike] | None = None
-    ) -> tuple[Self, Rows]:
+    def with_rejected(self, query_ids: pa.Array, doc_ids: pa.Array) -> tuple[Self, Rows]:
         """Return the table with a row for each of these labelled positives, and (m,) the row of each.
 
         A pair that has a row keeps it as it is. One that has none gets a row after all others:
-        rejected, of rank 0, without a score and whatever else the others have, but for `values`.
+        rejected, of rank 0, without a score and whatever else the others have.
 
         Args:
             query_ids: (m,) of documents in the collection that belong in the table but are no negatives.
             doc_ids: (m,) their ids; no pair twice.
-            values: name of a column of numbers -> (m,) those of the new rows.
         """
         count = len(doc_ids)
-        numbers = {"score": np.full(count, np.nan), **(values or {})}
-        more = negatives_table(query_ids, doc_ids, LABELS, np.zeros(count), numbers.pop("score"))
-        facts = {**numbers, "keep": np.zeros(count, bool), "reason": pa.repeat(pa.scalar(POSITIVE), count)}
-        for name, column in facts.items():
-            more = more.append_column(name, pa.array(column))
+        more = negatives_table(query_ids, doc_ids, LABELS, np.zeros(count), np.full(count, np.nan))
+        more = more.append_column("keep", pa.array(np.zeros(count, bool)))
+        more = more.append_column("reason", pa.repeat(pa.scalar(POSITIVE), count))
         marked = self.reject(np.zeros(len(self), bool), "").table
         rows = rows_of(pair_keys(more), pair_keys(marked))
         present = rows >= 0
@@ -581,7 +570,7 @@ class Negatives(Result):
             InputError: there is no such file.
             FormatError: it is not Parquet, or not a table of negatives.
         """
-        table, recorded = read_table(path, REQUIRED.names)
+        table, recorded = read_table(path)
         try:
             return Negatives(table, recorded)
         except InputError as error:

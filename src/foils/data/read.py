@@ -380,11 +380,11 @@ def collection_from_mteb(task: Any) -> Collection:
         raise InputError(f"{name} is in several languages, {', '.join(task.dataset)}; a collection is of one")
     parts, texts = task.dataset["default"], {"corpus": dict[str, Any](), "queries": dict[str, Any]()}
     for kind, row in ((table, row) for part in parts.values() for table in texts for row in part[table]):
-        if "instruction" in row or not isinstance(row.get("text"), str):
-            raise InputError(f"{name} has {', '.join(row)}; a collection is of texts, without instructions")
-        value = (row.get("title") or "", row["text"]) if kind == "corpus" else row["text"]
-        if texts[kind].setdefault(row["id"], value) != value:
-            raise InputError(f"{row['id']!r} of the {kind} of {name} has two texts in its splits")
+        text = row.get("text")
+        value = (row.get("title") or "", text) if kind == "corpus" else text
+        if "instruction" in row or not isinstance(text, str) or texts[kind].setdefault(row["id"], value) != value:
+            expected = "an id has one text in all splits of a collection, and no instruction"
+            raise InputError(f"{row['id']!r} of the {kind} of {name} has {', '.join(row)}; {expected}")
     judged = {split: part["relevant_docs"] for split, part in parts.items()}
     return Collection.from_dicts(name, texts["corpus"], texts["queries"], judged)
 

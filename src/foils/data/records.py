@@ -110,10 +110,8 @@ def whole_text(path: str | Path) -> str:
     with open_binary(path) as opened:
         while piece := opened.read(PIECE):
             raw += piece
-            if len(raw) - raw.rfind(b'"') > LONGEST_LINE:
-                raise FormatError(f"a text of more than {LONGEST_LINE >> 20} MiB; cut it", path)
-            if len(raw) > most:
-                problem = f"more than {most >> 20:,} MiB"
+            if len(raw) > most or len(raw) - raw.rfind(b'"') > LONGEST_LINE:
+                problem = f"a text of more than {LONGEST_LINE >> 20} MiB, or in all more than {most >> 20:,} MiB"
                 raise FormatError(f"{problem}; save it as JSON lines, or set FOILS_MEMORY to more", path)
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -146,7 +147,7 @@ class Run:
         columns = [self.table[name].to_pylist() for name in ("query_id", "doc_id", "rank")]
         scores = falling(self.table["score"].to_numpy(), self.table["rank"].to_numpy())
         tag = "_".join(self.name.split()) or "run"
-        check_ids([*columns[0], *columns[1]])
+        check_ids(self.table["query_id"], self.table["doc_id"])
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for query, document, rank, score in zip(*columns, scores, strict=True):
                 out.write(f"{query} Q0 {document} {rank + 1} {score!r} {tag}\n")
@@ -172,15 +173,16 @@ def falling(scores: Scores, ranks: npt.NDArray[np.integer]) -> list[float]:
     return strict
 
 
-def check_ids(ids: Iterable[str]) -> None:
+def check_ids(*columns: pa.ChunkedArray) -> None:
     """Refuse ids that a file in TREC form cannot hold; a stage that is to write one calls it before it works.
 
     Raises:
         InputError: an id is empty, or has white space in it.
     """
-    for identifier in ids:
-        if identifier.split() != [identifier]:
-            raise InputError(f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it")
+    for chunk in chain.from_iterable(column.chunks for column in columns):
+        for identifier in chunk.to_pylist():
+            if identifier.split() != [identifier]:
+                raise InputError(f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it")
 
 
 def without_identical(run: Run, collection: Collection) -> Run:

@@ -283,8 +283,6 @@ def as_source(source: SourceLike, collection: Collection | None, *, name: str = 
         name, read = before, path
         if str(path).startswith("hf:"):
             read = read_hf(str(path).removeprefix("hf:"))
-            if isinstance(read, Collection):
-                raise InputError(f"{path} is a collection in BEIR's layout; a source has a column of negatives")
     try:
         if isinstance(read, Negatives):
             negatives = read

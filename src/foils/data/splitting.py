@@ -206,9 +206,8 @@ def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
     Raises:
         UnknownNameError: no such split.
     """
-    if train != DEV and DEV in collection.qrels:
-        share = recurrence(collection, DEV, train)
-        if share is not None:
-            return share
+    share = recurrence(collection, DEV, train) if train != DEV and DEV in collection.qrels else None
+    if share is not None:
+        return share
     counts = np.bincount(collection.labels(train).doc_rows)
     return 1 - float((counts == 1).sum() / counts.sum()) if counts.sum() else 1.0

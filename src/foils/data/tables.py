@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -200,23 +200,14 @@ def table_bytes(table: pa.Table, provenance: Provenance) -> bytes:
     return bytes(written.getvalue())
 
 
-def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table, Provenance]:
+def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
     """Read a Parquet table and its provenance ({} where the file carries none).
-
-    Args:
-        path: of the file.
-        required: names of columns; they are looked for before anything is unpacked, since a small
-            file can hold many gigabytes of one value.
 
     Raises:
         InputError: there is no such file.
-        FormatError: the file is not Parquet, damaged, or without a required column.
+        FormatError: the file is not Parquet, damaged, or stands for too much (`longest_text`).
     """
     with opened_parquet(existing_file(path), page_checksum_verification=True) as opened:
-        names = opened.schema_arrow.names
-        missing = [name for name in required if name not in names]
-        if missing:
-            raise FormatError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(required)}", path)
         longest_text(opened, Path(path))
         table = opened.read()
         table.validate(full=True)

@@ -547,7 +547,7 @@ def evaluate(
     """
     loaded = reading.open(collection)
     if evaluation.write_runs is not None:
-        check_ids(loaded.all_ids())
+        check_ids(loaded.queries["query_id"], loaded.documents["doc_id"])
     depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
     split, against = evaluation.split, evaluation.against
     runs = runs_of(_every(systems, run, reranker), loaded, embedding, split=split, lexical=lexical, **depths)

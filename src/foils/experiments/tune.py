@@ -504,8 +504,7 @@ class Tuning:
             loaded = self.loaded(model.members, model.share)
             write_table(path, task.ranked(part, split, loaded, store=self.vectors).table, {})
 
-        read = partial(read_table, required=("query_id", "doc_id", "score", "rank"))
-        return Run(kept(self.path(name.replace(" ", "-"), key, ".parquet"), read, write)[0], name)
+        return Run(kept(self.path(name.replace(" ", "-"), key, ".parquet"), read_table, write)[0], name)
 
     def systems(self, model: Candidate, part: Collection, split: str) -> list[Run]:
         """Return the ranking of the model after that of its partner: BM25 or, of rerankers, what they rerank."""

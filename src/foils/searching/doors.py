@@ -382,7 +382,7 @@ def search(
     loaded, fusion, ranks_by = reading.open(collection), Fusion.of(model), deployed(model)
     split, top = searching.split, top or DEPTH
     if run is not None:
-        check_ids(loaded.all_ids())
+        check_ids(loaded.queries["query_id"], loaded.documents["doc_id"])
     facts: dict[str, Any] = {"collection": loaded.name, "split": split}
     if ranks_by != "model":
         lexical = lexical.over(fusion.bm25 if fusion else {}).resolved(loaded)
