@@ -4,7 +4,6 @@ import re
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,8 +12,6 @@ import pytest
 import torch
 from accelerate.data_loader import BatchSamplerShard
 from datasets import Dataset
-from hypothesis import given
-from hypothesis import strategies as st
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch.utils.data import SequentialSampler
 
@@ -27,7 +24,7 @@ from foils.training.data import training_set
 from foils.training.fit import LOSS_STATE, WHOLE, Steps, last_whole_checkpoint, train_model
 from foils.training.losses import ContrastiveLoss, make_loss
 from foils.training.settings import TrainSettings
-from foils.training.tiers import CURRICULUM, DANGER, UNRATED, Decks, TierCurriculum, by_progress, outside_danger
+from foils.training.tiers import CURRICULUM, DANGER, UNRATED, TierCurriculum, by_progress, outside_danger
 from refusals import refused
 from train_models import (
     Kill,
@@ -282,20 +279,6 @@ def led(tiers=TIERS, names="abc", kind=TierCurriculum, **more):
     return kind(tiers, LearningProgress(len(names), **more), names=names)
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(1, 12), st.integers(0, 99))
-def test_decks_deal_every_row_of_a_tier_equally_often(sizes, size, seed):
-    starts = np.cumsum([0, *sizes])
-    decks, rng = Decks([np.arange(a, b) for a, b in pairwise(starts)]), np.random.default_rng(seed)
-    counts = np.zeros(starts[-1], int)
-    for tier in rng.integers(len(sizes), size=25):
-        hand = decks.deal(int(tier), size, rng=rng)
-        own = np.arange(starts[tier], starts[tier + 1])
-        assert np.isin(hand, own).all()
-        assert len(set(hand.tolist())) == len(hand) == min(size, sizes[tier])
-        counts[hand] += 1
-        assert np.ptp(counts[own]) <= 1
-
-
 DATA = Dataset.from_dict({"anchor": ["x"] * len(TIERS)})
 
 
@@ -305,7 +288,7 @@ def test_an_epoch_has_its_exact_length_and_batches_of_one_tier(drop_last, length
     plain = list(sampler)  # of an evaluation set: its rows in order
     assert plain[0] == list(range(8))
     assert len(sampler) == len(plain) == length
-    sampler.start([])
+    sampler.drawn = []
     for epoch in range(3):
         sampler.set_epoch(epoch)
         batches = list(sampler)
@@ -314,6 +297,17 @@ def test_an_epoch_has_its_exact_length_and_batches_of_one_tier(drop_last, length
         for batch in batches:
             (tier,) = set(TIERS[batch].tolist())
             assert len(batch) == min(8, np.count_nonzero(tier == TIERS))
+
+
+def test_a_pass_over_a_tier_has_each_row_once_and_another_order_each_time():
+    sampler = led()(DATA, batch_size=8, drop_last=False, seed=1)
+    passes = [[*sampler.batch_of(1, 2 * n), *sampler.batch_of(1, 2 * n + 1)] for n in range(5)]
+    for rows in passes:  # two batches of 8 of the tier's 20 rows
+        assert len(set(rows)) == 16
+        assert (TIERS[rows] == 1).all()
+    assert len({tuple(rows) for rows in passes}) == 5
+    assert len({row for rows in passes for row in rows}) == 20
+    assert sorted(sampler.batch_of(2, 0)) == sorted(sampler.batch_of(2, 1)) == np.flatnonzero(TIERS == 2).tolist()
 
 
 def test_the_reward_is_the_drop_of_the_batch_s_loss():

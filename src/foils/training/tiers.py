@@ -75,32 +75,6 @@ def _gaps(data: TrainingSet) -> NDArray[np.float64]:
     return rated("a curriculum by progress", data.facts.own_gaps()[:, 0])
 
 
-class Decks:
-    """A deck of rows for each tier; when one is used up, all its rows are shuffled and dealt anew.
-
-    At any time two rows of a tier were dealt equally often, or one of them once more; and no hand
-    has a row twice.
-
-    Args:
-        rows: of each tier, at least one.
-    """
-
-    def __init__(self, rows: Sequence[Rows]) -> None:
-        self.rows = list(rows)
-        self.left: list[Rows] = [np.zeros(0, np.int64) for _ in rows]
-
-    def deal(self, tier: int, size: int, *, rng: np.random.Generator) -> Rows:
-        """Return the next `size` rows of a tier, or all its rows where it has fewer."""
-        hand, self.left[tier] = np.split(self.left[tier], [size])
-        wanted = min(size, len(self.rows[tier])) - len(hand)
-        if wanted > 0:
-            shuffled = rng.permutation(self.rows[tier])
-            more = shuffled[~np.isin(shuffled, hand)][:wanted]
-            self.left[tier] = shuffled[~np.isin(shuffled, more)]
-            hand = np.concatenate([hand, more])
-        return hand
-
-
 class TierBatchSampler(EpochBatchSampler):
     """Batches of one tier each; made by the trainer through a `TierCurriculum`.
 
@@ -113,40 +87,34 @@ class TierBatchSampler(EpochBatchSampler):
 
     drawn: list[int] | None = None
 
-    def start(self, drawn: Sequence[int]) -> None:
-        """Make this the training set's sampler, and go on after the batches of these tiers.
-
-        Raises:
-            InputError: the curriculum is of another number of rows.
-        """
-        tiers = self.planner.tiers
-        if len(tiers) != len(self.dataset):
-            raise InputError(f"the curriculum is of {len(tiers)} rows, the data set has {len(self.dataset)}")
-        self.drawn = list(drawn)
-
     def batches(self) -> Iterable[Rows]:
-        """Yield the epoch's batches; those before it are dealt once more, so that a training resumes exactly."""
+        """Yield the epoch's batches; a tier that was drawn already stays, so that a training resumes exactly."""
         if self.drawn is None:
             yield from super().batches()
             return
-        tiers, rng = self.planner.tiers, np.random.default_rng(self.seed)
-        decks = Decks([np.flatnonzero(tiers == tier) for tier in range(len(self.planner.names))])
-        for number in range((self.epoch + 1) * len(self)):
-            if number < len(self.drawn):
-                rng.random()  # what drawing the tier took from the generator
-            else:
-                self.drawn.append(self.planner.draw(rng))
-            rows = decks.deal(self.drawn[number], self.batch_size, rng=rng)
-            if number >= self.epoch * len(self):
-                yield rows
+        for number in range(self.epoch * len(self), (self.epoch + 1) * len(self)):
+            if number == len(self.drawn):
+                self.drawn.append(self.planner.draw(np.random.default_rng([self.seed, number])))
+            tier = self.drawn[number]
+            yield self.batch_of(tier, self.drawn[:number].count(tier))
+
+    def batch_of(self, tier: int, number: int) -> Rows:
+        """Return a tier's batch number 0, 1, …: its rows are shuffled anew for each pass over them.
+
+        A pass has whole batches alone. A tier with fewer rows than a batch fills a smaller one.
+        """
+        rows = np.flatnonzero(self.planner.tiers == tier)
+        batches_in_pass = max(1, len(rows) // self.batch_size)
+        shuffled = np.random.default_rng([self.seed, tier, number // batches_in_pass]).permutation(rows)
+        start = number % batches_in_pass * self.batch_size
+        return shuffled[start : start + self.batch_size]
 
 
 class TierCurriculum(BatchHook):
     """What a trainer takes to be led by learning progress: a sampler, hooks on the loss, and this callback.
 
-    An epoch is as many batches as it would be without; within it each tier deals its rows in a
-    random order, anew when all were dealt, so that a tier that is drawn often is seen more than
-    once. A tier with fewer rows than a batch fills a smaller one.
+    An epoch is as many batches as it would be without. A tier that is drawn often is seen more than
+    once, each time in another order (`TierBatchSampler.batch_of`).
 
     Args:
         tiers: (N,) tier of each row of the data set, 0 … number of names − 1, each with rows.
@@ -201,22 +169,26 @@ class TierCurriculum(BatchHook):
         """Find the training set's sampler; on resuming, restore what was drawn and learned.
 
         Raises:
-            InputError: the sampler is not a curriculum's, several processes, or a checkpoint of other rows.
+            InputError: the sampler is not a curriculum's or of another number of rows, several processes, or
+                a checkpoint of other rows.
         """
         if args.world_size > 1 or args.n_gpu > 1 or args.gradient_accumulation_steps > 1:
             raise InputError(
                 "a curriculum by learning progress needs one process, one device and a step for each batch"
             )
         super().on_train_begin(args, state, control, **more)
+        rows = len(self.sampler.dataset)
+        if len(self.tiers) != rows:
+            raise InputError(f"the curriculum is of {len(self.tiers)} rows, the data set has {rows}")
+        self.sampler.drawn = []
         if not state.global_step:
-            self.sampler.start([])
             return
         saved = whole_json(checkpoint_of(args, state) / self.file)
         if saved["tiers"] != self.tiers.tolist():
             raise InputError("the checkpoint's curriculum is of other rows or tiers; start anew")
         lists = {name: tuple(saved["bandit"][name]) for name in ("log_weights", "history")}
         self.bandit = LearningProgress(**{**saved["bandit"], **lists})
-        self.sampler.start(saved["drawn"])
+        self.sampler.drawn = saved["drawn"]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Reward the tier of the batch by the drop of its loss.
