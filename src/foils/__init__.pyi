@@ -77,8 +77,8 @@ if not typing.TYPE_CHECKING:
     from .training.doors import train as train
     from .upkeep import cache as cache
 
-def batch(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "hobit", "hobit-c", "mutual",
-    "ngame", "walks", "b3"] = ..., source: foils.data.sources.SourceLike | None = ..., *, batch_size: int = ...,
+def batch(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "hobit", "hobit-c", "ngame",
+    "walks", "b3"] = ..., source: foils.data.sources.SourceLike | None = ..., *, batch_size: int = ...,
     settings: collections.abc.Mapping[str, typing.Any] | None = ..., seed: int = ..., split: str = ...,
     form: typing.Literal["triplets", "lists", "pairs"] | None = ..., per_query: int | None = ...,
     max_positives: int | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
@@ -267,7 +267,7 @@ def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table",
     vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
 def train(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike | None = ..., *,
     model: foils.training.doors.ModelLike = ..., output: str | pathlib.Path, reranker: bool = ...,
-    batches: typing.Literal["random", "hobit", "hobit-c", "mutual", "ngame", "walks", "b3", "progress"] = ...,
+    batches: typing.Literal["random", "hobit", "hobit-c", "ngame", "walks", "b3", "progress"] = ...,
     batch_settings: collections.abc.Mapping[str, typing.Any] | None = ...,
     also: foils.training.settings.DataSetsLike = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., trust_remote_code: bool = ...,

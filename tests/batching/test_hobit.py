@@ -23,7 +23,6 @@ from foils.batching import (
 from foils.batching import hobit as hobit_module
 from foils.batching.batches import find_conflicts, nearest
 from foils.batching.hobit import WIDER, Filler
-from foils.batching.methods import METHODS
 from foils.runtime.errors import InputError
 
 
@@ -167,8 +166,7 @@ def test_vectors_that_do_not_fit_are_refused(pairs, change, message):
         build((pairs[0], change(pairs[1])))
 
 
-@pytest.mark.parametrize("method", ["hobit", "mutual"])
-def test_batches_larger_than_the_classes_are_not_sought_for_long(method, monkeypatch):
+def test_batches_larger_than_the_classes_are_not_sought_for_long(monkeypatch):
     """12 classes of 100 rows, batches of 48: once a row of each class is in, wider candidates are not asked for."""
     label = np.repeat(np.arange(12), 100)
     names = [f"d{i}" for i in range(1200)]
@@ -179,5 +177,5 @@ def test_batches_larger_than_the_classes_are_not_sought_for_long(method, monkeyp
     monkeypatch.setattr(Filler, "near", lambda filler, seeds, factor: factors.add(factor) or own(filler, seeds, factor))
     queries, documents = clustered(1200, 8, 12)
     how = {"batch_size": 48, "rng": np.random.default_rng(0), "conflicts": conflicts}
-    assert len(list(METHODS[method].build(queries, documents, **how))) == 25
+    assert len(list(hobit_batches(queries, documents, **how))) == 25
     assert factors == {WIDER[0]}

@@ -46,7 +46,6 @@ APART = find_conflicts([i % 300 for i in range(1000)], list(range(1000)))
     [
         ("hobit", "alpha", 0.0), ("hobit", "tau", 5.0), ("hobit", "seeds", 16), ("hobit", "candidates", 9),
         ("hobit", "seed_order", "k-means"), ("hobit", "seed_order", "facility-location"), ("hobit", "conflicts", APART),
-        ("mutual", "alpha", 1.0), ("mutual", "tau", 5.0), ("mutual", "candidates", 32), ("mutual", "conflicts", APART),
         ("walks", "candidates", 30), ("walks", "neighbours", 3), ("walks", "restart", 0.9),
         ("ngame", "cluster_size", 4), ("b3", "skip", 0), ("b3", "ranks", 5), ("b3", "community_size", 8),
     ],
@@ -56,7 +55,7 @@ def test_every_setting_changes_the_batches(pairs, name, setting, value):
     assert not np.array_equal(build(name, pairs).order, build(name, pairs, **{setting: value}).order)
 
 
-@pytest.mark.parametrize("name", ["mutual", "ngame", "walks", "b3", "hobit"])
+@pytest.mark.parametrize("name", ["ngame", "walks", "b3", "hobit"])
 def test_planted_clusters_meet(name):
     # 8 tight clusters of 64 in orthogonal directions: a method that looks at vectors fills batches from few of them
     rng = np.random.default_rng(0)
@@ -146,7 +145,7 @@ def test_a_mixture_takes_pieces_of_different_sources():
 
 def test_methods_refuse_strange_names_and_settings():
     assert method_named("hobit", {"alpha": 0.5}).vectors == "current"
-    with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, mutual, ngame, random, walks"):
+    with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, ngame, random, walks"):
         method_named("hobbit", {})
     known = r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, warmup"
     with pytest.raises(InputError, match=known):

@@ -27,7 +27,6 @@ from train_models import Kill, KilledError, bert_model, static_model
 
 SMALL = {
     "hobit": {"seeds": 2, "candidates": 16},
-    "mutual": {"candidates": 24, "alpha": 0.5},
     "walks": {"candidates": 30, "neighbours": 5},
     "b3": {"skip": 1, "ranks": 5},
 }
@@ -77,7 +76,6 @@ def test_evaluation_sets_keep_plain_order(tmp_path):
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [
-        ("mutual", {"warmup": 1, "anneal": 2}),
         ("hobit", {"warmup": 1, "anneal": 2}),
         ("b3", {"warmup": 1}),
     ],
@@ -85,7 +83,7 @@ def test_evaluation_sets_keep_plain_order(tmp_path):
 )
 def test_resuming_is_exact_with_every_schedule(name, schedule, tmp_path):
     # six steps in an epoch: before the warm-up ends, in the first planned epoch, and where old vectors are still used
-    how = {"epochs": 4, "save": 5, "save_total_limit": None, "dataloader_num_workers": int(name == "mutual")}
+    how = {"epochs": 4, "save": 5, "save_total_limit": None, "dataloader_num_workers": int(name == "b3")}
     straight = train(BatchPlanner(name, {**SMALL.get(name, {}), **schedule}), tmp_path, **how)
     for step in (5, 10, 15):
         resume = str(tmp_path / f"checkpoint-{step}")

@@ -87,7 +87,7 @@ def trained_on(seen):
 @pytest.mark.parametrize(
     ("name", "form", "shape"),
     [
-        *((name, "pairs", {}) for name in ("random", "hobit", "hobit-c", "mutual", "ngame", "walks", "b3")),
+        *((name, "pairs", {}) for name in ("random", "hobit", "hobit-c", "ngame", "walks", "b3")),
         ("hobit", "triplets", {"per_query": 2}),
         ("hobit", "lists", {"max_positives": 1}),
     ],
@@ -174,7 +174,6 @@ SCHEDULED = {
     "random": {},
     "hobit": {"seeds": 2, "warmup": 1, "anneal": 2},
     "hobit-c": {"seeds": 2, "candidates": 12},
-    "mutual": {},
     "ngame": {"warmup": 1},
     "walks": {"candidates": 10, "neighbours": 4},
     "b3": {"skip": 1, "ranks": 5, "community_size": 5},

@@ -116,7 +116,7 @@ def test_batches_are_built_from_the_models_own_vectors(tmp_path):
         assert model.training
 
 
-@pytest.mark.parametrize("name", ["random", "hobit", "hobit-c", "mutual"])
+@pytest.mark.parametrize("name", ["random", "hobit", "hobit-c"])
 def test_sampler_data_set_and_collator_work_in_sentence_transformers_own_trainer(name, tmp_path):
     """Whoever makes the batches, the trainer takes the same steps; the sampler's first epoch covers every row once."""
     data, trained, rows = training_set(COLLECTION, NEGATIVES), [], []

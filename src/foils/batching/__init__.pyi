@@ -9,7 +9,6 @@ from .hobit import greedy as greedy
 from .hobit import hardness as hardness
 from .hobit import hobit_batches as hobit_batches
 from .hobit import marginal_gain as marginal_gain
-from .hobit import mutual_batches as mutual_batches
 from .hobit import smooth_hardness as smooth_hardness
 from .methods import METHODS as METHODS
 from .methods import b3_batches as b3_batches

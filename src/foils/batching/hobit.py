@@ -1,16 +1,9 @@
-"""HOBIT: batches of hard negatives for a few seeds, by greedy (HOBIT Algorithm 2), and mutual batches.
+"""HOBIT: batches of hard negatives for a few seeds, by greedy (HOBIT Algorithm 2).
 
 The objective and its greedy maximisation stand first as plain NumPy: the specification of the fast
 code. For a seed set S, a batch B = S ∪ X and weights w (s × b, one row per seed, one column per
 member of B): hardness (eq. 6), batch hardness H (eq. 7), its smooth form H̃ (eq. 10), the marginal
 gain Δ (eq. 16).
-
-A mutual batch has all its rows as seeds. HOBIT counts what a batch offers to a few seeds (eq. 10).
-Counted for every row of the batch, Σ_{i∈B} max_j w_ij and its smooth form are not submodular, for a
-row that joins brings a term of its own, and greedy has no guarantee. So the batch grows in rounds,
-each of which is HOBIT's problem: the rows that are in it are the seeds S, and up to |S| further
-rows are chosen for them. The increase of H̃ over S in a round is at least 1 − 1/e of the largest
-that as many candidates reach (HOBIT Theorem 5.11). Mutual batches are not in the papers.
 """
 
 from __future__ import annotations
@@ -334,15 +327,18 @@ class Filler:
         for groups in (self.groups, NO_ROWS) if self.groups.size else (NO_ROWS,):
             filled = self.take(self.line, batch, filled, min(self.seeds, size), groups)
         seed_rows = batch[:filled].copy()
-        toward = self.toward(seed_rows)
+        queries, documents = (side[seed_rows].astype(np.float32) for side in (self.queries, self.documents))
+        toward = queries - np.float32(self.alpha) * documents  # whose products with documents are w (eq. 6)
         totals = logsumexp(self.weights(toward, seed_rows), axis=1)
         for factor in WIDER:
-            if filled == size:
-                return batch
-            if filled >= self.classes:
+            if filled >= min(size, self.classes):
                 break
             filled = self.greedy(toward, totals, self.near(seed_rows, factor), batch, filled)
-        return self.at_random(batch, filled)
+        unused = self.rng.permutation(np.flatnonzero(~self.used)) if filled < size else NO_ROWS
+        while filled < size:  # in rounds without inner conflicts: classes in turn
+            filled = self.take(unused, batch, filled, size, NO_ROWS)
+            self.stamp += 1
+        return batch
 
     def search(self, seeds: Rows, k: int) -> None:
         """List the unused rows nearest to each seed, `SPARE` times k."""
@@ -388,93 +384,7 @@ class Filler:
 
         return kernels.take(line, groups, self.group_stamp, self.stamp, self.state, batch, filled, until)
 
-    def toward(self, seeds: Rows) -> NDArray[np.float32]:
-        """Return q − α d of the seeds (s, d), whose products with documents are w (eq. 6)."""
-        queries, documents = (side[seeds].astype(np.float32) for side in (self.queries, self.documents))
-        return np.asarray(queries - np.float32(self.alpha) * documents, np.float32)
-
     def weights(self, toward: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         """Return w_ij / τ_h of the seeds, as `toward` gives them, with `rows`."""
         documents: NDArray[np.float32] = self.documents[rows].astype(np.float32, copy=False)
         return (toward @ documents.T).astype(np.float64) / self.tau
-
-    def at_random(self, batch: Rows, filled: int) -> Rows:
-        """Fill the batch with random unused rows, in rounds without inner conflicts: classes in turn."""
-        line = self.rng.permutation(np.flatnonzero(~self.used))
-        while (filled := self.take(line, batch, filled, batch.size, NO_ROWS)) < batch.size:
-            self.stamp += 1
-        return batch
-
-
-def mutual_batches(
-    queries: NDArray[np.floating],
-    documents: NDArray[np.floating],
-    *,
-    batch_size: int,
-    rng: np.random.Generator,
-    conflicts: Conflicts | None = None,
-    alpha: float = 0.0,
-    tau: float = 0.05,
-    candidates: int = 512,
-) -> Batches:
-    """Return the batches of one epoch, each grown from one row by doubling, with all its rows as seeds.
-
-    Until every row is used: draw an unused row; collect its `candidates` nearest unused rows; while
-    the batch is not full, take its rows as the seeds S and add |S| candidates, or as many as still
-    fit, each time the one of highest gain Σ_{i∈S} τ_h log(1 + exp(w_iv/τ_h) / Σ_j exp(w_ij/τ_h))
-    (HOBIT eq. 16). Weights are symmetric, w_ij = (q_i·d_j + q_j·d_i)/2 − α d_i·d_j: a row that
-    joins is a hard negative for the batch, and the batch for it. Nearness is w at α = 0. Where
-    candidates run dry, and in the short last batch, it goes on as HOBIT does.
-
-    Args:
-        queries: (N, d) unit vectors q_i, row i the i-th training pair.
-        documents: (N, d) unit vectors d_i.
-        batch_size: b.
-        rng: draws the first rows, and everything else that is random. Same state, same batches.
-        conflicts: rows that may not meet; None lets everybody meet.
-        alpha: α ≥ 0; more of it keeps near-duplicates of positives away.
-        tau: τ_h > 0; towards 0 only each row's hardest negative counts (facility location), above
-            it their mean. At α = 0 and the temperature of the training, H̃ over all rows is τ_h
-            times the InfoNCE loss, a constant of each row aside.
-        candidates: nearest rows of the first row that are considered; at least b fills a batch.
-
-    Raises:
-        InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of
-            other rows.
-        MissingExtraError: numba is not installed.
-    """
-    check_vectors(queries, documents)
-    asking = np.hstack((queries, documents), dtype=np.float32) * np.float32(0.5)
-    answering = np.hstack((documents, queries), dtype=np.float32)
-    grower = _Grower(asking, answering, batch_size, 1, candidates, conflicts, alpha, tau, rng)
-    return grower.epoch(*uniform_seeds(queries, seeds=1, rng=rng))
-
-
-class _Grower(Filler):
-    """Grows one batch after the other; `queries` are x = [q, d] / 2, `documents` y = [d, q].
-
-    So x_i·y_j = (q_i·d_j + d_i·q_j) / 2.
-    """
-
-    def batch(self, size: int) -> Rows:
-        """Return the next batch of `size` rows in the order in which they joined."""
-        batch = np.empty(size, np.int64)
-        self.stamp += 1
-        filled = self.take(self.line, batch, 0, 1, NO_ROWS)
-        first = batch[:filled].copy()
-        for factor in WIDER if self.classes >= size else WIDER[:1]:
-            rows = self.near(first, factor) if filled < size else NO_ROWS
-            before = 0
-            while before < filled < size:  # a round adds as many candidates as the batch has, if they fit
-                seeds, before = batch[:filled].copy(), filled
-                toward = self.toward(seeds)
-                totals = logsumexp(self.weights(toward, seeds), axis=1)
-                filled = self.greedy(toward, totals, rows, batch[: 2 * filled], filled)
-        return batch if filled == size else self.at_random(batch, filled)
-
-    def toward(self, seeds: Rows) -> NDArray[np.float32]:
-        """Return x_i − α [d_i, 0], whose products with y_j are w_ij."""
-        vectors: NDArray[np.float32] = self.queries[seeds].astype(np.float32)
-        half = vectors.shape[1] // 2
-        vectors[:, :half] -= np.float32(2 * self.alpha) * vectors[:, half:]
-        return vectors

@@ -61,7 +61,7 @@ from foils.batching.batches import (
     separate_conflicts,
     swap_conflicts,
 )
-from foils.batching.hobit import hobit_batches, mutual_batches
+from foils.batching.hobit import hobit_batches
 from foils.data.run import grouped
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import Option, settings_checked
@@ -351,7 +351,6 @@ METHODS: dict[str, BatchingMethod] = {
     "random": BatchingMethod(random_batches, "none"),
     "hobit": BatchingMethod(hobit_batches, "current"),
     "hobit-c": BatchingMethod(hobit_batches, "cached"),
-    "mutual": BatchingMethod(mutual_batches, "current"),
     "ngame": BatchingMethod(ngame_batches, "current"),
     "walks": BatchingMethod(batchsampler_batches, "current"),
     "b3": BatchingMethod(b3_batches, "teacher"),

@@ -484,7 +484,7 @@ def batch_sampler(
     resuming is exact.
 
     Args:
-        name: random, hobit, hobit-c, mutual, ngame, walks or b3.
+        name: random, hobit, hobit-c, ngame, walks or b3.
         model: the model that is trained, by which batches are planned. Default: the trainer's.
         positives: further (query text, document text) pairs known to be relevant.
         settings: of the method, as seeds=4, or warmup=1, anneal=3 (epochs).
