@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
@@ -31,7 +29,7 @@ from foils.data.run import ranks_within
 from foils.data.tables import Provenance, column_or_nulls, read_table, table_bytes, take, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, check_names, require
 from foils.runtime.files import JSONL, write_whole
-from foils.runtime.results import Result, Table, counted
+from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -361,14 +359,6 @@ class Negatives(Result):
             return np.ones(len(self), bool)
         return np.asarray(self.table["keep"].to_numpy(), bool)
 
-    @property
-    def brief(self) -> str:
-        """Its sources, and how many queries and negatives are kept."""
-        kept = self.kept()
-        sources = ", ".join(repr(name) for name in kept["source"].unique().to_pylist())
-        queries, negatives = len(kept["query_id"].unique()), kept.num_rows
-        return f"{sources or 'none'}: {counted(queries, 'queries')}, {counted(negatives, 'negatives')}"
-
     def kept(self) -> pa.Table:
         """Return the rows that are not rejected."""
         return self.table.filter(pa.array(self.keep))
@@ -618,7 +608,8 @@ class Recapture:
         """
         r, k = np.asarray(returned, np.float64), np.asarray(looked_at, np.float64)
         share = float(r.sum() / k.sum())
-        deviation = math.sqrt(float(((r - share * k) ** 2).sum()) + float(k.mean() / 2) ** 2) / float(k.sum())
+        squares = float(((r - share * k) ** 2).sum()) + float(k.mean() / 2) ** 2
+        deviation = float(np.sqrt(squares)) / float(k.sum())
         return cls(labelled * share, labelled, kept, way, len(k), labelled * deviation)
 
     @classmethod
@@ -636,7 +627,7 @@ class Recapture:
         try:
             known = cls(**recapture)
             counts = known.returned, known.labelled, known.kept, known.standard_error or 0
-            if not all(0 <= each <= sys.float_info.max for each in counts):
+            if min(counts) < 0 or not np.isfinite(counts).all():
                 raise ValueError("a count is below 0, or infinite")
         except (TypeError, ValueError) as error:
             expected = "expected counts returned, labelled, kept"

@@ -20,7 +20,6 @@ from itertools import chain
 from os.path import exists, isdir
 from pathlib import Path
 from platform import python_version
-from types import ModuleType
 from typing import Annotated, Any, cast
 
 from foils.data.collection import Collection, Keep, build, checked_collection, judgement, row_sources
@@ -346,7 +345,7 @@ def read_hf(name: str) -> Collection | dict[str, Records]:
 
 
 def _hf_splits(
-    datasets: ModuleType, name: str, configuration: str | None
+    datasets: Any, name: str, configuration: str | None
 ) -> tuple[Mapping[str, Iterable[Mapping[str, Any]]], tuple[Path, ...]]:
     """Load one configuration; None: the only one. Return its rows by split, and the files that they lie in.
 

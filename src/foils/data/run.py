@@ -119,8 +119,7 @@ class Run:
             if before != line:
                 complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
             else:
-                whole = whole_number(rank)
-                rows.setdefault(query, []).append((document, 0 if whole is None else whole, score))
+                rows.setdefault(query, []).append((document, whole_number(rank) or 0, score))
                 tags.add(tag)
         complaints.raise_if_any()
         for ranked in rows.values():  # sorted once more, by scores, below
@@ -333,9 +332,7 @@ def fuse_lists(
         fused = reciprocal_ranks(own_ranks, k=k)
     known = np.where(own_ranks < 0, np.iinfo(np.int64).max, own_ranks)
     order = np.lexsort((known.argmin(axis=1), known.min(axis=1), -np.nan_to_num(fused), queries[first]))
-    places = np.empty(len(order), np.int64)
-    places[order] = np.arange(len(order))
-    return FusedLists(first[order], fused[order], places[pair], own_ranks[order], own_scores[order])
+    return FusedLists(first[order], fused[order], np.argsort(order)[pair], own_ranks[order], own_scores[order])
 
 
 def fuse_runs(runs: Sequence[Run], *, name: str = "", **settings: Any) -> Run:

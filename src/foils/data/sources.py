@@ -26,7 +26,7 @@ from foils.data.tables import ArrowTable, DataSet, Provenance, provenance
 from foils.data.tokens import comparable
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import file_digest
-from foils.runtime.options import Option, door
+from foils.runtime.options import Option, door, several
 
 log = logging.getLogger(__name__)
 
@@ -250,9 +250,7 @@ def as_sources(sources: SourcesLike, collection: Collection) -> list[NamedSource
     """
     if isinstance(sources, Mapping) and not hasattr(sources, "with_format"):  # a `DatasetDict` is one source
         return [as_source(source, collection, name=name) for name, source in sources.items()]
-    are_several = isinstance(sources, Sequence) and not isinstance(sources, str) and listed_rows(sources) is None
-    # mypy does not narrow it
-    listed: Sequence[Any] = sources if are_several else [sources]  # type: ignore[assignment]
+    listed: list[Any] = [sources] if listed_rows(sources) is not None else several(sources)
     opened = [as_source(each, collection) for each in listed]
     names = [each.name for each in opened]
     repeated = sorted({name for name in names if names.count(name) > 1})

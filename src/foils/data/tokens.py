@@ -227,10 +227,6 @@ OF_HASH = 48  # bits of a token's hash
 SET = 128  # bytes of a set that is kept, about, beside its hashes
 
 
-# what each byte of an ASCII text becomes before it is cut at blanks: a small letter, a digit or a blank
-_LOWER = bytes(ord(chr(code).lower()) if code < 128 and chr(code).isalnum() else 32 for code in range(256))
-
-
 class DocumentSets:
     """Compares the token sets of a collection's documents.
 
@@ -320,11 +316,8 @@ def _jaccard(sets: list[Rows], one: Rows, other: Rows, least: float) -> Float64s
 def hashes(text: str) -> Rows:
     """Return the hashes of a text's distinct tokens, (m,) ascending, the same in every process."""
     text = unescaped(text)
-    if text.isascii():
-        distinct = {*text.encode().translate(_LOWER).split()}
-    else:
-        distinct = {token.encode() for token in alphanumeric(text)}
-    distinct = distinct or {b"\xff" + text.encode()}  # \xff: of no token
+    # \xff: of no token
+    distinct = {token.encode() for token in alphanumeric(text)} or {b"\xff" + text.encode()}
     whole = np.fromiter(map(xxhash.xxh3_64_intdigest, distinct), np.uint64, len(distinct))
     return np.sort(whole >> np.uint64(64 - OF_HASH)).astype(np.int64)
 
