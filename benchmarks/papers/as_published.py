@@ -20,7 +20,6 @@ the mean nDCG@10. Writes benchmarks/results/as_published.json, by training colle
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -33,13 +32,14 @@ import pyarrow.compute as pc
 import foils
 from common import load, save
 from foils.data import Negatives
-from foils.data.tokens import TOKENIZERS
+from foils.data.tokens import TOKENIZERS, inverse_document_frequency
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
 from foils.scoring import ScoreSettings, score_sources
-from foils.scoring.gates import IDF_CORPORA, WEIGHTINGS
-from foils.scoring.information import log_det, target_moments
-from foils.scoring.scores import gradient_norm, score_variance, source_eci
+from foils.scoring.gates import WEIGHTINGS, Lexicon, gated
+from foils.scoring.information import information_sums, log_det
+from foils.scoring.measure import Measured
+from foils.scoring.scores import source_eci
 from foils.statistics.significance import kendall_tau
 
 TOP, FAR, LENGTH, AND = 10, 50, 128, " & "
@@ -95,16 +95,42 @@ def table_of_eci(whole: Any) -> list[dict[str, Any]]:
     for target in measured.records.targets(1):
         member = target.of(measured.records.members)
         record, s_n = measured.records.record[member], measured.similarities.s_n[member]
-        of_source = partial(source_eci, record, s_n, measured.best_positive)
-        plain, highest = of_source(), np.maximum.reduceat(s_n, np.unique(record, return_index=True)[1]).mean()
+        plain = source_eci(record, s_n, measured.best_positive)
+        highest = float(np.maximum.reduceat(s_n, np.unique(record, return_index=True)[1]).mean())
+        order = np.lexsort((-s_n, record))
+        hardest = order[np.arange(len(record)) - np.searchsorted(record, record) < 3]
+        of_hardest = source_eci(record[hardest], s_n[hardest], measured.best_positive)
         rows.append({
             "source": target.name, "S": plain.signal, "Δ": plain.margin, "N": plain.negatives, "ECI": plain.value,
-            "Δ by lists": of_source(margin="list").margin, "ECI, 3 hardest": of_source(hardest=3).value,
-            "ECI, arithmetic": of_source(mean="arithmetic").value,
-            "gradient norm": gradient_norm(plain.signal, plain.negatives, TEMPERATURE),
-            "score variance": score_variance(float(highest), plain.signal),
+            "Δ by lists": source_eci(record, s_n, measured.best_positive, margin="list").margin,
+            "ECI, 3 hardest": of_hardest.value,
+            "ECI, arithmetic": np.log1p(plain.negatives) * (plain.signal + plain.margin) / 2,
+            "gradient norm": plain.negatives * np.exp(plain.signal / TEMPERATURE),  # eq. 11
+            "score variance": 0.5 * (highest - plain.signal) ** 2,  # eq. 12
         })  # fmt: skip
     return rows
+
+
+def dets_of(measured: Measured, weights: npt.NDArray[np.float64]) -> list[float]:
+    """Return log det(Id + I) of each source, with these weights of the triplets."""
+    records, targets = measured.records, measured.records.targets(1)
+    sums = information_sums(measured.geometry, weights, records.members, targets)
+    return [log_det(sums[each.name] / np.count_nonzero(each.of(records.members))) for each in targets]
+
+
+def eci_sem_by(measured: Measured, tokenizer: str = "alphanumeric", corpus: str = "pooled") -> list[float]:
+    """Return ECI_sem of each source with another tokenizer, or idf over other texts: Table 6."""
+    records = measured.records
+    lexicon = Lexicon.of(records, tokenizer=tokenizer)
+    idf = lexicon.idf(records.corpus)
+    if corpus == "uniform":
+        idf = np.ones(len(idf))
+    elif corpus == "pooled+queries":
+        parts = [lexicon.texts[records.corpus], lexicon.queries]
+        frequencies = sum(np.bincount(part.indices, minlength=part.shape[1]) for part in parts)
+        idf = inverse_document_frequency(frequencies, sum(part.shape[0] for part in parts))
+    changed = measured.with_coverage(lexicon.coverage(records, idf))
+    return dets_of(changed, gated(changed.similarities))
 
 
 def of_scores(collection: Any, sources: dict[str, Any], encoder: str) -> dict[str, list[dict[str, Any]]]:
@@ -112,8 +138,8 @@ def of_scores(collection: Any, sources: dict[str, Any], encoder: str) -> dict[st
     opened, store = load_encoder(encoder, EncoderSettings(max_length=LENGTH)), VectorStore(cache_folder() / "vectors")
     settings = ScoreSettings(hybrids=1, temperature=TEMPERATURE)
 
-    def scored(parts: dict[str, Any], **changed: str) -> Any:
-        return score_sources(collection, parts, opened, store, settings, control=False, replicates=0, **changed)
+    def scored(parts: dict[str, Any]) -> Any:
+        return score_sources(collection, parts, opened, store, settings, control=False, replicates=0)
 
     whole = scored(sources)
     values, hybrid = np.array([each.eci_sem for each in whole.sources]), np.array([AND in name for name in sources])
@@ -127,11 +153,9 @@ def of_scores(collection: Any, sources: dict[str, Any], encoder: str) -> dict[st
          "MNRL proxy": each.mnrl_proxy, "ambiguity": each.ambiguity, **each.buckets}
         for each in whole.sources
     ]  # fmt: skip
-    simplified, targets = [], whole.measured.records.targets(1)
+    simplified, measured = [], whole.measured
     for name in ("gradient_weighted", "margin_hardness", "residual_only"):
-        weights = WEIGHTINGS[name](whole.measured.similarities)
-        moments = target_moments(whole.measured.geometry, weights, whole.measured.records.members, targets)
-        dets = [log_det(moments[target.name].information()) for target in targets]
+        dets = dets_of(measured, WEIGHTINGS[name](measured.similarities))
         simplified.append({"variant": name.replace("_", " "), **agreement(dets)})
     queries = np.random.default_rng(42).permutation(collection.queries["query_id"].to_pylist())
     sizes = []
@@ -145,17 +169,17 @@ def of_scores(collection: Any, sources: dict[str, Any], encoder: str) -> dict[st
         order = " > ".join(np.array([*sources])[np.argsort(-np.array(found), kind="stable")])
         sizes.append({"queries": f"{100 * share:.0f} %", "order": order, **agreement(found)})
     changed = {
-        "tokenizers": [scored(sources, tokenizer=name).sources for name in TOKENIZERS],
+        "tokenizers": [eci_sem_by(measured, tokenizer=name) for name in TOKENIZERS],
         "idf corpora": [
-            *(scored(sources, idf_corpus=name).sources for name in IDF_CORPORA if name != "collection"),
-            [scored({name: source}).sources[0] for name, source in sources.items()],  # of its own documents
+            *(eci_sem_by(measured, corpus=name) for name in ("pooled", "pooled+queries", "uniform")),
+            [scored({name: source}).sources[0].eci_sem for name, source in sources.items()],  # of its own documents
         ],
     }
     lexical = []
     for at, each in enumerate(whole.sources):
         row = {"source": each.name, "ECI_sem": each.eci_sem, "mean C": each.coverage, "mean ψ": each.psi}
         for name, runs in changed.items():
-            found = [run[at].eci_sem for run in runs]
+            found = [run[at] for run in runs]
             row[name] = f"{min(found):.4f} to {max(found):.4f}"
         lexical.append(row)
     return {

@@ -23,7 +23,7 @@ import numpy as np
 from common import save, unit
 from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder, vectors
 from foils.runtime.parallel import map_shards, on_ray
-from foils.scoring.information import target_moments
+from foils.scoring.information import information_sums
 from foils.scoring.measure import Geometry, triplet_similarities
 from foils.scoring.triplets import Target
 
@@ -107,8 +107,8 @@ def scoring(count: int) -> Callable[[], bytes]:
 
     def work() -> bytes:
         similarities = triplet_similarities(made)
-        moments = target_moments(made, weights, members, targets)
-        return b"".join(array.tobytes() for array in (*similarities, *(each.matrix for each in moments.values())))
+        sums = information_sums(made, weights, members, targets)
+        return b"".join(array.tobytes() for array in (*similarities, *sums.values()))
 
     return work
 

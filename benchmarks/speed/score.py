@@ -20,7 +20,7 @@ from common import load, save, seconds, unit, watched
 from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
 from foils.scoring.gates import Similarities, gated
-from foils.scoring.information import log_det, target_moments
+from foils.scoring.information import information_sums, log_det
 from foils.scoring.measure import Geometry, triplet_similarities
 from foils.scoring.triplets import Target
 
@@ -39,8 +39,8 @@ def score(geometry: Geometry, coverage: np.ndarray) -> float:
     s_p, s_n, s_pn, distance = triplet_similarities(geometry)
     weights = gated(Similarities(s_p[geometry.record], s_n, s_pn, coverage, distance, TEMPERATURE))
     source = Target("source", 1)
-    moments = target_moments(geometry, weights, np.ones(len(geometry.record), np.int64), [source])
-    return log_det(moments[source.name].information())
+    sums = information_sums(geometry, weights, np.ones(len(geometry.record), np.int64), [source])
+    return log_det(sums[source.name] / len(geometry.record))
 
 
 def plain(geometry: Geometry, coverage: np.ndarray, triplets: int) -> float:

@@ -165,7 +165,7 @@ def score(
     whole = information(lambda each: each.weight)
     eci_sem = log_det(whole / regularization)
     near = similarities(records, queries, documents)
-    signal, per_query = math.fsum(s for of, _ in near for s in of) / n, [max(0.0, np.mean(of)) for of, _ in near]
+    signal = math.fsum(s for of, _ in near for s in of) / n
     sizes = [len(of) for of, _ in near]
     margins = {"": [best - np.mean(of) for of, best in near], "_list": [best - max(of) for of, best in near]}
     means = {"": np.average(margins[""], weights=sizes), "_list": np.mean(margins["_list"])}
@@ -181,7 +181,6 @@ def score(
         signal=signal,
         **{f"margin{by}": max(0.0, mean) for by, mean in means.items()},
         **{f"eci{by}": eci(max(0.0, signal), mean, n / len(kept)) for by, mean in means.items()},
-        **{f"eci{by}_per_query": np.mean(list(map(eci, per_query, of, sizes))) for by, of in margins.items()},
         **{name: mean(attrgetter(name)) for name in ("rho", "eta", "coverage", "psi", "pair_loss")},
         inversion_rate=mean(lambda each: float(each.rho < 0.5)),
         buckets={

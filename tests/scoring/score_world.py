@@ -127,7 +127,7 @@ def _text(rng: np.random.Generator, least: int, most: int) -> str:
     return " ".join(str(word) for word in rng.choice(WORDS, rng.integers(least, most + 1)))
 
 
-APART = ("control", "replicates", "tokenizer", "idf_corpus")
+APART = ("control", "replicates")
 
 
 def score(collection: Collection, sources: Mapping[str, Negatives], encoder: Any, store: Any, **chosen: Any) -> Scores:

@@ -32,8 +32,8 @@ from foils.runtime.errors import InputError
 from foils.scoring.gates import Float64s
 from foils.scoring.information import CONFIDENCE, assign_blocks, widening
 from foils.scoring.measure import Measured, measure
-from foils.scoring.scores import REPLICATES, Scores, ScoreSettings, score_sources
-from foils.scoring.triplets import first_distinct, make_records
+from foils.scoring.scores import REPLICATES, Scores, ScoreSettings, score_measured
+from foils.scoring.triplets import CONTROL, first_distinct, make_records
 
 RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
@@ -252,7 +252,7 @@ def score_and_decide(
         replicates: of the published scores' bootstrap.
 
     Raises:
-        InputError: what `score_sources` or `decide` raises.
+        InputError: what `foils.scoring.score_sources` or `decide` raises.
     """
     drawn = draw(collection, sources, settings, scoring)
     every = make_records(
@@ -260,7 +260,8 @@ def score_and_decide(
         beside={name: table for name, table in drawn.sources.items() if name not in sources},
     )  # fmt: skip
     measured = measure(every, encoder, store, scoring.temperature, background=drawn.documents)
-    scores = score_sources(collection, sources, encoder, store, scoring, replicates=replicates, measured=measured)
+    published = measured.part(every.sampled, [*sources, CONTROL])
+    scores = score_measured(published, encoder, scoring, replicates)
     looked_at = np.flatnonzero(np.isin(every.queries, drawn.queries))
     return scores, decided(drawn, measured.part(looked_at, list(drawn.sources)), encoder)
 

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
 PREDICTORS: dict[str, str] = {
     "eci_sem": "ECI_sem, λ = 1",
     "eci": "ECI, margin of triplets, averaged over the data set first",
-    "eci_per_query": "ECI, margin of triplets, per query",
     "eci_list": "ECI, margin of lists, averaged over the data set first",
-    "eci_list_per_query": "ECI, margin of lists, per query",
     "signal": "mean similarity of query and negative",
     "margin": "best positive less negative, mean over negatives",
     "margin_list": "best positive less hardest negative, mean over queries",

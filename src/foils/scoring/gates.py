@@ -19,18 +19,16 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import expit, log_expit
 
-from foils.data.collection import DocumentTexts, Rows
+from foils.data.collection import Rows
 from foils.data.tokens import TOKENIZERS, inverse_document_frequency
 from foils.encode.tokens import Texts
 from foils.encode.vectors import text_keys
 from foils.runtime import progress
-from foils.runtime.errors import check_names
 from foils.scoring.triplets import Records
 
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import CountVectorizer
 
-IDF_CORPORA = ("pooled", "collection", "pooled+queries", "uniform")
 _SLICE = 10_000  # texts that are tokenised together
 _TRIPLETS = 65_536  # whose tokens are compared together
 
@@ -181,12 +179,7 @@ class Lexicon:
 
     @classmethod
     def of(cls, records: Records, *, tokenizer: str = "alphanumeric") -> Lexicon:
-        """Tokenise queries and pooled texts.
-
-        Raises:
-            UnknownNameError: no such tokenizer.
-        """
-        check_names("tokenizer", [tokenizer], list(TOKENIZERS))
+        """Tokenise queries and pooled texts, by a name of `foils.data.tokens.TOKENIZERS`."""
         from sklearn.feature_extraction.text import CountVectorizer
 
         tokens, queries = TOKENIZERS[tokenizer], records.collection.query_texts(records.queries)
@@ -208,40 +201,18 @@ class Lexicon:
         coverage: Float64s = np.divide(shared, below, out=np.zeros(len(shared)), where=below > 0)
         return np.minimum(coverage, 1.0)
 
-    def idf(self, records: Records, corpus: str = "pooled") -> tuple[Float64s, int]:
-        """Return idf (vocabulary,) over a scoring corpus, and M, the number of its texts.
+    def idf(self, corpus: Rows) -> Float64s:
+        """Return idf (vocabulary,) over texts of the pool.
 
         Args:
-            records: whose pool.
-            corpus: "pooled", the distinct positives and negatives of the sources scored together,
-                the control's left out; "collection", all its documents, which does not change with
-                the set of sources; "pooled+queries", the pooled texts and the records' queries;
-                "uniform", idf = 1 everywhere.
-
-        Raises:
-            UnknownNameError: no such corpus.
+            corpus: (c,) their places; published scores take `Records.corpus`.
         """
-        check_names("idf corpus", [corpus], IDF_CORPORA)
-        if corpus == "uniform":
-            return np.ones(self.queries.shape[1]), 0
-        if corpus == "collection":
-            parts = [_sets(DocumentTexts(records.collection), self.counter)]
-        else:
-            parts = [self.texts[records.corpus], *[self.queries] * (corpus == "pooled+queries")]
-        count = sum(part.shape[0] for part in parts)
-        frequencies = [np.bincount(part.indices, minlength=part.shape[1]) for part in parts]
-        return inverse_document_frequency(np.sum(frequencies, axis=0), count), count
+        texts = self.texts[corpus]
+        return inverse_document_frequency(np.bincount(texts.indices, minlength=texts.shape[1]), len(corpus))
 
 
-def corpus_digest(records: Records, corpus: str = "pooled") -> str:
-    """Return a digest of the texts that idf is counted over, in any order; empty where it is not counted."""
-    if corpus in ("uniform", "collection"):
-        return records.collection.digest if corpus == "collection" else ""
-    queries = f"+{_digest(records.collection.query_texts(records.queries))}" if corpus == "pooled+queries" else ""
-    return _digest(records.texts.select(records.corpus)) + queries
-
-
-def _digest(texts: Texts) -> str:
+def digest_of_texts(texts: Texts) -> str:
+    """Return a digest of texts in any order."""
     keys = [text_keys(texts[start : start + _SLICE], "") for start in range(0, len(texts), _SLICE)]
     every = np.concatenate(keys) if keys else np.zeros((0, 2), np.uint64)
     return hashlib.blake2b(every[np.lexsort(every.T)].tobytes(), digest_size=16).hexdigest()

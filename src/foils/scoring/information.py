@@ -9,8 +9,6 @@ score that many records like these would have.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,29 +27,6 @@ from foils.scoring.triplets import Target
 CONFIDENCE = 0.95  # of the intervals
 BLOCKS = 64  # of records, that are resampled
 MOST_BIAS = 2.0  # standard errors of bias that the jackknife takes away well enough for the interval to cover
-
-
-@dataclass(frozen=True)
-class Moments:
-    """What ECI_sem needs of a set of triplets.
-
-    Attributes:
-        matrix: (d, d) Σ w·r·rᵀ.
-        count: N, the number of triplets.
-    """
-
-    matrix: Float64s
-    count: int
-
-    def information(self) -> Float64s:
-        """Return I = (1/N) Σ w·r·rᵀ, (d, d) (ECI_sem eq. 10).
-
-        Raises:
-            InputError: there is no triplet.
-        """
-        if not self.count:
-            raise InputError("no triplets; the information of nothing is not defined")
-        return self.matrix / self.count
 
 
 def log_det(information: Float64s, regularization: float = 1.0) -> float:
@@ -76,22 +51,12 @@ def log_det(information: Float64s, regularization: float = 1.0) -> float:
     return float(2 * np.log(np.diagonal(factor)).sum())
 
 
-def effective_rank(information: Float64s) -> float:
-    """Return exp of the normalised eigenvalues' entropy, in [1, d]; 0 of a zero matrix (Roy & Vetterli 2007).
-
-    Ours as a diagnostic of ECI_sem: the number of directions over which a source's weight is spread.
-    """
-    values = np.clip(np.linalg.eigvalsh(information), 0, None)
-    if values.sum() <= 0:
-        return 0.0
-    shares = values[values > 0] / values.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
-
-
-def target_moments(
+def information_sums(
     geometry: Geometry, weights: Float64s, members: Rows, targets: Sequence[Target]
-) -> dict[str, Moments]:
-    """Return name -> a target's moments over all triplets; a triplet of several targets is multiplied once.
+) -> dict[str, Float64s]:
+    """Return name -> (d, d) Σ w·r·rᵀ over a target's triplets; a triplet of several is multiplied once.
+
+    Divided by N, the number of these triplets, it is the information I (ECI_sem eq. 10).
 
     Memory is one matrix a target, beside those that `together` lets be worked on.
 
@@ -103,13 +68,12 @@ def target_moments(
     """
     size = max(SUMMED, -(-len(members) // 64))
     slices = [np.arange(start, min(start + size, len(members))) for start in range(0, len(members), size)]
-    sums: dict[str, Moments] = {}
+    sums: dict[str, Float64s] = {}
     for part in together(targets, geometry.dimension):
         total = np.zeros((len(part), geometry.dimension, geometry.dimension))
         for sums_of_block in block_sums(geometry, weights, members, slices, part):
             total += sums_of_block
-        for target, matrix in zip(part, total, strict=True):
-            sums[target.name] = Moments(matrix, int(np.count_nonzero(target.of(members))))
+        sums |= {target.name: matrix for target, matrix in zip(part, total, strict=True)}
     return sums
 
 
@@ -143,25 +107,6 @@ def block_sums(
             advance(count)
 
 
-class Resampled(NamedTuple):
-    """A target's score, blocks of records resampled; NaN where fewer than two blocks have a negative of it.
-
-    Attributes:
-        scores: (replicates,) ECI_sem without its bias.
-        bias: the jackknife's estimate of the score less the score of many records.
-        error: standard error.
-    """
-
-    scores: Float64s = np.zeros(0)
-    bias: float = float("nan")
-    error: float = float("nan")
-
-    @property
-    def covers(self) -> bool:
-        """Whether the interval covers as often as it says: the bias is within `MOST_BIAS` standard errors."""
-        return bool(abs(self.bias) <= MOST_BIAS * self.error)
-
-
 def interval(replicates: Float64s) -> tuple[float, float]:
     """Return the percentile interval of the replicates that are finite; NaN where there is none."""
     finite = replicates[np.isfinite(replicates)]
@@ -179,7 +124,7 @@ def leave_out(
     geometry: Geometry,
     weights: Float64s,
     members: npt.NDArray[np.int64],
-    moments: Mapping[str, Moments],
+    sums: Mapping[str, Float64s],
     targets: Sequence[Target],
     block_of_record: Rows,
     *,
@@ -194,29 +139,30 @@ def leave_out(
         geometry: the vectors.
         weights: (m,) w of each triplet.
         members: (m,) which sources hold it, as bits.
-        moments: of the targets, over all triplets.
+        sums: of the targets, over all triplets (`information_sums`).
         targets: sources and hybrids.
         block_of_record: (T,) the block of each record, 0-based.
         regularization: λ.
     """
     numbers = block_of_record[geometry.record]
     blocks = grouped(numbers)
+    counts = {target.name: int(np.count_nonzero(target.of(members))) for target in targets}
     without = {target.name: np.full(int(block_of_record.max(initial=0)) + 1, np.nan) for target in targets}
     for part in together(targets, geometry.dimension):
-        for rows, sums in zip(blocks, block_sums(geometry, weights, members, blocks, part), strict=True):
-            for target, block_sum in zip(part, sums, strict=True):
+        for rows, of_block in zip(blocks, block_sums(geometry, weights, members, blocks, part), strict=True):
+            for target, block_sum in zip(part, of_block, strict=True):
                 count = int(np.count_nonzero(target.of(members[rows])))
-                rest = moments[target.name].count - count
+                rest = counts[target.name] - count
                 if count and rest:
-                    left = (moments[target.name].matrix - block_sum) / rest
+                    left = (sums[target.name] - block_sum) / rest
                     without[target.name][numbers[rows[0]]] = log_det(left, regularization)
     return without
 
 
 def bootstrap(
     scores: Mapping[str, float], left_out: Mapping[str, Float64s], rng: np.random.Generator, *, replicates: int = 1000
-) -> dict[str, Resampled]:
-    """Resample blocks of records with replacement, the same for all targets.
+) -> dict[str, Float64s]:
+    """Return name -> (replicates,) ECI_sem without its bias, blocks of records resampled alike for all targets.
 
     With B blocks that hold a target's negatives, θ its score and θ₋ᵦ the score without block b, the
     pseudo-values pᵦ = Bθ − (B − 1)θ₋ᵦ average to the score without its bias of order 1/B, and
@@ -247,8 +193,11 @@ def widening(blocks: int) -> float:
     return float(np.sqrt(blocks / (blocks - 1)) * stdtrit(blocks - 1, 0.975) / ndtri(0.975))
 
 
-def resampled(score: float, left_out: Float64s, drawn: Float64s) -> Resampled:
-    """Return a target's replicates, its bias and its standard error; NaN with fewer than two blocks.
+def resampled(score: float, left_out: Float64s, drawn: Float64s) -> Float64s:
+    """Return a target's replicates (replicates,); NaN where no interval would cover as often as it says.
+
+    That is so with fewer than two blocks, and where the bias that the jackknife takes away is above
+    `MOST_BIAS` standard errors: with a small λ and few records.
 
     Args:
         score: θ.
@@ -258,8 +207,10 @@ def resampled(score: float, left_out: Float64s, drawn: Float64s) -> Resampled:
     held = np.isfinite(left_out)
     count = int(held.sum())
     if count < 2:
-        return Resampled(np.full(len(drawn), np.nan))
+        return np.full(len(drawn), np.nan)
     pseudo = count * score - (count - 1) * left_out[held]
     corrected, error = float(pseudo.mean()), float(pseudo.std(ddof=1) / np.sqrt(count))
+    if not abs(score - corrected) <= MOST_BIAS * error:
+        return np.full(len(drawn), np.nan)
     deviations = (pseudo - corrected) * widening(count) / count
-    return Resampled(np.maximum(corrected + (drawn[:, held] - 1) @ deviations, 0.0), score - corrected, error)
+    return np.maximum(corrected + (drawn[:, held] - 1) @ deviations, 0.0)

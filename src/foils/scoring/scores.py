@@ -8,37 +8,40 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
-from foils.data.run import ranks_within
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.runtime import seeds
-from foils.runtime.errors import check_names
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table, number
-from foils.scoring.gates import Float64s, Lexicon, ambiguous, corpus_digest, gated, mnrl_proxy, triplet_means
+from foils.scoring.gates import (
+    Float64s,
+    Lexicon,
+    Marks,
+    ambiguous,
+    digest_of_texts,
+    gated,
+    mnrl_proxy,
+    triplet_means,
+)
 from foils.scoring.information import (
     CONFIDENCE,
-    Resampled,
     assign_blocks,
     bootstrap,
-    effective_rank,
+    information_sums,
     interval,
     leave_out,
     log_det,
-    target_moments,
 )
 from foils.scoring.measure import Measured, gradient_energies, measure
-from foils.scoring.triplets import CONTROL, left_out, make_records
+from foils.scoring.triplets import CONTROL, Target, left_out, make_records
 
 REPLICATES = 1000  # of the bootstrap over blocks of records
 CLEARLY = 0.95  # a source whose score may reach this share of the control's is flagged as easy
 ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
-MEANS = ("harmonic", "arithmetic")
 MARGINS = {
     "triplet": "mean over negatives of MaxSim_p − s_n, which fits the published tables",
     "list": "mean over records of MaxSim_p − MaxSim_n (the hardest negative), which is the published text",
@@ -52,50 +55,31 @@ class ECI:
 
     Attributes:
         value: of the data set: S and Δ' averaged first, combined after (the published form).
-        per_query: mean over records of each record's own ECI.
         signal: S_n, mean query–negative similarity.
         margin: Δ' by one of `MARGINS`, averaged and then clamped at 0.
         negatives: |N|, negatives per record.
     """
 
     value: float
-    per_query: float
     signal: float
     margin: float
     negatives: float
 
 
-def eci(signal: npt.ArrayLike, margin: npt.ArrayLike, negatives: npt.ArrayLike, *, mean: str = "harmonic") -> Float64s:
-    """Return ln(1 + |N|) · 2·S·Δ' / (S + Δ') with Δ' = max(0, Δ), one by one (ECI eq. 1, 8–10).
+def eci(signal: float, margin: float, negatives: float) -> float:
+    """Return ln(1 + |N|) · 2·S·Δ' / (S + Δ') with Δ' = max(0, Δ) (ECI eq. 1, 8–10).
 
     Args:
-        signal: S, mean query–negative similarity; where it is not above 0 the harmonic mean counts as 0.
+        signal: S, mean query–negative similarity; where it is not above 0 the mean counts as 0.
         margin: Δ, best positive less negative (`MARGINS`); below 0 it is unsafe and counts as 0.
         negatives: |N|, negatives per query.
-        mean: "harmonic", or "arithmetic" for ln(1 + |N|)·(S + Δ')/2 (Table 5).
-
-    Raises:
-        UnknownNameError: another mean.
     """
-    check_names("mean", [mean], MEANS)
-    near, safe = np.asarray(signal, np.float64), np.maximum(0.0, margin)
-    if mean == "arithmetic":
-        balance = (near + safe) / 2
-    else:
-        usable = (near > 0) & (safe > 0)
-        balance = np.divide(2 * near * safe, near + safe, out=np.zeros(usable.shape), where=usable)
-    return np.asarray(np.log1p(negatives) * balance)
+    if signal <= 0 or margin <= 0:
+        return 0.0
+    return float(np.log1p(negatives) * (2 * signal * margin / (signal + margin)))
 
 
-def source_eci(
-    record: Rows,
-    s_n: Float64s,
-    best_positive: Float64s,
-    *,
-    margin: str = "triplet",
-    hardest: int | None = None,
-    mean: str = "harmonic",
-) -> ECI:
+def source_eci(record: Rows, s_n: Float64s, best_positive: Float64s, *, margin: str = "triplet") -> ECI:
     """Return ECI of one source from its similarities.
 
     The text of the paper takes Δ from the hardest negative of a list, its tables do not: there a
@@ -109,36 +93,14 @@ def source_eci(
         s_n: (k,) similarity of query and negative.
         best_positive: (T,) similarity of each record's query and its most similar labelled positive.
         margin: which Δ, a name of `MARGINS`.
-        hardest: use only this many of the most similar negatives of each record (Table 4 has 3); None: all.
-        mean: as in `eci`.
-
-    Raises:
-        InputError: `hardest` below 1, or another margin or mean.
     """
-    check_names("margin", [margin], MARGINS)
-    Option(least=1).check("hardest", hardest)
-    if hardest is not None:
-        order = np.lexsort((-s_n, record))
-        order = order[ranks_within(record) < hardest]
-        record, s_n = record[order], s_n[order]
     records, start, counts = np.unique(record, return_index=True, return_counts=True)
-    means = np.add.reduceat(s_n, start) / counts
     by_triplet = margin == "triplet"
-    deltas = best_positive[records] - (means if by_triplet else np.maximum.reduceat(s_n, start))
+    nearest = np.add.reduceat(s_n, start) / counts if by_triplet else np.maximum.reduceat(s_n, start)
+    deltas = best_positive[records] - nearest
     average = float(np.average(deltas, weights=counts if by_triplet else None))
     signal, delta, size = float(s_n.mean()), max(0.0, average), float(counts.mean())
-    each = eci(means, deltas, counts.astype(np.float64), mean=mean)
-    return ECI(float(eci(signal, delta, size, mean=mean)), float(each.mean()), signal, delta, size)
-
-
-def gradient_norm(signal: float, negatives: float, temperature: float) -> float:
-    """Return the estimated gradient norm |N|·exp(S/τ) (ECI eq. 11), a heuristic ECI is compared with."""
-    return float(negatives * np.exp(signal / temperature))
-
-
-def score_variance(highest: float, signal: float) -> float:
-    """Return the estimated score variance ½(S_max − S)² (ECI eq. 12)."""
-    return 0.5 * (highest - signal) ** 2
+    return ECI(eci(signal, delta, size), signal, delta, size)
 
 
 @dataclass(frozen=True)
@@ -164,7 +126,7 @@ class ScoreSettings(Settings):
     seed: Annotated[int, Option(least=0)] = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SourceScore:
     """The published scores of one source, hybrid or control; the fields are those of scores.json.
 
@@ -172,17 +134,13 @@ class SourceScore:
         records: with at least one of its negatives. `negatives`: N. `dropped`: reason -> number left out (see
             `make_records`).
         eci_sem: log det(Id + I/λ). `eci_sem_low`, `eci_sem_high`: interval of the score that many
-            records like these would have (NaN: fewer than two blocks of records). `eci_sem_bias`:
-            eci_sem less that score, as the jackknife estimates it. `interval_covers`: whether the
-            interval covers as often as it says, which it does not where the bias is above 2
-            standard errors (a small λ, few records).
+            records like these would have; NaN with fewer than two blocks of records, and where no
+            interval would cover as often as it says (a small λ, few records).
         trace: tr I/λ, what the score would be without diversity. `diversity`: their difference, in
             [0, trace].
-        effective_rank: of I.
         eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits
-            the published tables. `eci_per_query`: mean of each record's own. `eci_list`,
-            `eci_list_per_query`, `margin_list`: the same with the margin of the list's hardest
-            negative, the published text (`foils.scoring.scores.MARGINS`).
+            the published tables. `eci_list`, `margin_list`: the same with the margin of the list's
+            hardest negative, the published text (`foils.scoring.scores.MARGINS`).
         rho, eta, coverage, psi, pair_loss, inversion_rate, buckets: see `triplet_means`.
         control_ratio: score over the control's, with its interval; NaN without a control.
         easy: the score is not clearly below the control's: such negatives are easy, not good. A
@@ -196,20 +154,15 @@ class SourceScore:
     negatives: int
     dropped: dict[str, int]
     eci_sem: float
-    eci_sem_low: float
-    eci_sem_high: float
-    eci_sem_bias: float
-    interval_covers: bool
+    eci_sem_low: float = math.nan
+    eci_sem_high: float = math.nan
     eci_sem_per_dim: float
     trace: float
     diversity: float
-    effective_rank: float
     eci: float
-    eci_per_query: float
     signal: float
     margin: float
     eci_list: float
-    eci_list_per_query: float
     margin_list: float
     rho: float
     eta: float
@@ -225,13 +178,6 @@ class SourceScore:
     control_ratio_low: float = math.nan
     control_ratio_high: float = math.nan
     easy: bool = False
-
-    def interval_text(self) -> str:
-        """Return ECI_sem's interval as text: an en dash if there is none, a remark if it falls short."""
-        if math.isnan(self.eci_sem_low):
-            return "–"
-        text = f"{self.eci_sem_low:.4f}–{self.eci_sem_high:.4f}"
-        return text if self.interval_covers else f"{text} (does not cover)"
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, with null for what is NaN or infinite."""
@@ -281,12 +227,6 @@ class Scores(Result):
                 f"the sources cover different records: {shared:,} of {len(records):,} are in every source; "
                 f"score a sample of the shared ones (--sample {max(1, shared)})"
             )
-        every = [*self.sources, *([self.control] if self.control else [])]
-        if short := [each.name for each in every if not math.isnan(each.eci_sem_low) and not each.interval_covers]:
-            lines.append(
-                f"does not cover: at λ {self.settings.regularization:g} so few records score lower than many would "
-                f"({', '.join(short)}); score more records or choose a larger λ"
-            )
         return lines
 
     def tables(self) -> list[Table]:
@@ -295,13 +235,14 @@ class Scores(Result):
         columns = ["source", "ECI_sem", f"{100 * CONFIDENCE:g} % interval", "÷ control", "ρ", "η", "ψ",
                    "inverted", "MNRL", "ECI", "ECI, list", "records", "negatives", ""]  # fmt: skip
         listed = [*self.ranked, *([self.control] if self.control else [])]
-        rows = [
-            (each.name, number(each.eci_sem, 4), each.interval_text(), number(each.control_ratio, 2),
-             number(each.rho), number(each.eta), number(each.psi), f"{100 * each.inversion_rate:.1f} %",
-             number(each.mnrl_proxy), number(each.eci), number(each.eci_list), f"{each.records:,}",
-             f"{each.negatives:,}", "easy" if each.easy else "")
-            for each in listed
-        ]  # fmt: skip
+        rows = []
+        for each in listed:
+            ends = "–" if math.isnan(each.eci_sem_low) else f"{each.eci_sem_low:.4f}–{each.eci_sem_high:.4f}"
+            gates = number(each.rho), number(each.eta), number(each.psi), f"{100 * each.inversion_rate:.1f} %"
+            others = number(each.mnrl_proxy), number(each.eci), number(each.eci_list)
+            counts = f"{each.records:,}", f"{each.negatives:,}", "easy" if each.easy else ""
+            scores = number(each.eci_sem, 4), ends, number(each.control_ratio, 2)
+            rows.append((each.name, *scores, *gates, *others, *counts))
         notes = [
             f"{len(self.measured.records):,} records of {self.collection['name']} ({self.settings.split}), "
             f"{self.encoder['name']}, τ {self.settings.temperature:g}, λ {self.settings.regularization:g}",
@@ -348,9 +289,6 @@ def score_sources(
     *,
     control: bool = True,
     replicates: int = REPLICATES,
-    tokenizer: str = "alphanumeric",
-    idf_corpus: str = "pooled",
-    measured: Measured | None = None,
 ) -> Scores:
     """Score sources of negatives, hybrids and a random control with the frozen encoder training starts from.
 
@@ -363,105 +301,116 @@ def score_sources(
         settings: see `ScoreSettings`.
         control: also score random negatives, beside which easy sources show themselves.
         replicates: of the bootstrap over blocks of records; 0 gives no intervals.
-        tokenizer: of the lexical coverage, a name of `foils.data.tokens.TOKENIZERS`.
-        idf_corpus: texts over which inverse document frequencies are counted (`Lexicon.idf`).
-        measured: what was measured of these sources, their sample and the control, and of more;
-            None: it is done here.
 
     Raises:
         InputError: no negatives, unknown ids, settings out of range.
         FailureError: vectors that are NaN or infinite.
     """
-    # 1. Measure the triplets.
     settings = settings or ScoreSettings()
-    if measured is None:
-        records = make_records(
-            collection, sources, split=settings.split, sample=settings.sample, control=control, seed=settings.seed
-        )
-        measured = measure(records, encoder, store, settings.temperature)
-    else:
-        measured = measured.part(measured.records.sampled, [*sources, *[CONTROL] * control])
-    records = measured.records
-    lexicon = Lexicon.of(records, tokenizer=tokenizer)
-    idf, texts = lexicon.idf(records, idf_corpus)
-    measured = measured.with_coverage(lexicon.coverage(records, idf))
+    records = make_records(
+        collection, sources, split=settings.split, sample=settings.sample, control=control, seed=settings.seed
+    )
+    return score_measured(measure(records, encoder, store, settings.temperature), encoder, settings, replicates)
 
-    # 2. The information of each target, and how certain its log-determinant is.
-    targets, similarities, lam = records.targets(settings.hybrids), measured.similarities, settings.regularization
-    weights = gated(similarities)
-    moments = target_moments(measured.geometry, weights, records.members, targets)
-    plain = {target.name: log_det(moments[target.name].information(), lam) for target in targets}
-    resampled: dict[str, Resampled] = {}
+
+def score_measured(
+    measured: Measured, encoder: Encoder, settings: ScoreSettings, replicates: int = REPLICATES
+) -> Scores:
+    """Return the published scores of what was measured, the control among it where there is one.
+
+    Args:
+        measured: the triplets of the sources and of the control.
+        encoder: that they were measured with.
+        settings: see `ScoreSettings`; the records are those that are measured.
+        replicates: of the bootstrap over blocks of records; 0 gives no intervals.
+    """
+    records, collection = measured.records, measured.records.collection
+    lexicon = Lexicon.of(records)
+    measured = measured.with_coverage(lexicon.coverage(records, lexicon.idf(records.corpus)))
+    targets, lam = records.targets(settings.hybrids), settings.regularization
+    weights = gated(measured.similarities)
+    sums = information_sums(measured.geometry, weights, records.members, targets)
+    members = [target.of(records.members) for target in targets]
+    energies = gradient_energies(
+        measured.geometry, measured.s_p, measured.similarities.s_n, members, settings.temperature
+    )
+    scored = [
+        score_target(target, member, measured, sums[target.name], energy, settings)
+        for target, member, energy in zip(targets, members, energies.T, strict=True)
+    ]
+    replicated: dict[str, Float64s] = {}
     if replicates:
         rng = np.random.default_rng([settings.seed, seeds.RESAMPLED])
         blocks = assign_blocks(len(records), rng)
-        without = leave_out(measured.geometry, weights, records.members, moments, targets, blocks, regularization=lam)
-        resampled = bootstrap(plain, without, rng, replicates=replicates)
-
-    # 3. Each target's scores.
-    members = [target.of(records.members) for target in targets]
-    energies = gradient_energies(measured.geometry, measured.s_p, similarities.s_n, members, settings.temperature)
-    scored = []
-    for index, (target, member) in enumerate(zip(targets, members, strict=True)):
-        information, eci_sem = moments[target.name].information(), plain[target.name]
-        trace = float(np.trace(information)) / lam
-        of_target = resampled.get(target.name, Resampled())
-        low, high = interval(of_target.scores)
-        record, s_n = records.record[member], similarities.s_n[member]
-        old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
-        scored.append(
-            SourceScore(
-                name=target.name,
-                hybrid=target.parts > 1,
-                records=len(np.unique(record)),
-                negatives=int(member.sum()),
-                dropped=dict(records.dropped.get(target.name, {})),
-                eci_sem=eci_sem,
-                eci_sem_low=low,
-                eci_sem_high=high,
-                eci_sem_bias=of_target.bias,
-                interval_covers=of_target.covers,
-                eci_sem_per_dim=eci_sem / measured.geometry.dimension,
-                trace=trace,
-                diversity=trace - eci_sem,
-                effective_rank=effective_rank(information),
-                eci=old.value,
-                eci_per_query=old.per_query,
-                signal=old.signal,
-                margin=old.margin,
-                eci_list=by_list.value,
-                eci_list_per_query=by_list.per_query,
-                margin_list=by_list.margin,
-                gradient_energy=float(np.nanmean(energies[:, index])),
-                mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, settings.temperature).mean()),
-                ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),
-                **triplet_means(similarities, member),
-            )
-        )
-
-    # 4. Sources beside the random control; a hybrid with an easy part is easy, too.
+        without = leave_out(measured.geometry, weights, records.members, sums, targets, blocks, regularization=lam)
+        replicated = bootstrap({each.name: each.eci_sem for each in scored}, without, rng, replicates=replicates)
+        for at, each in enumerate(scored):
+            low, high = interval(replicated[each.name])
+            scored[at] = replace(each, eci_sem_low=low, eci_sem_high=high)
+    # Sources beside the random control; a hybrid with an easy part is easy, too.
     random = next((score for score in scored if score.name == CONTROL), None)
     ranked = [score for score in scored if score is not random]
     if random is not None and random.eci_sem > 0:
-        ranked = [_beside_control(score, random, resampled) for score in ranked]
+        ranked = [_beside_control(score, random, replicated) for score in ranked]
     easy = {score.name for score in ranked if score.easy}
     bits = {target.name: target.bits for target in targets}
     ranked = [replace(score, easy=any(bits[name] & bits[score.name] for name in easy)) for score in ranked]
+    corpus = records.texts.select(records.corpus)
     return Scores(
         settings=settings,
         encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
         sources=ranked,
         control=random,
-        idf_corpus={"kind": idf_corpus, "texts": texts, "digest": corpus_digest(records, idf_corpus)},
+        idf_corpus={"kind": "pooled", "texts": len(corpus), "digest": digest_of_texts(corpus)},
         collection={"name": collection.name, "digest": collection.digest},
         measured=measured,
     )
 
 
-def _beside_control(score: SourceScore, control: SourceScore, resampled: Mapping[str, Resampled]) -> SourceScore:
+def score_target(
+    target: Target, member: Marks, measured: Measured, total: Float64s, energies: Float64s, settings: ScoreSettings
+) -> SourceScore:
+    """Return the scores of one source, hybrid or control, without intervals.
+
+    Args:
+        target: which.
+        member: (m,) marks of its triplets.
+        measured: all triplets, with their coverage.
+        total: (d, d) Σ w·r·rᵀ over its triplets.
+        energies: (T,) gradient energy of each record, NaN where it has no negative.
+        settings: temperature and λ.
+    """
+    record, s_n = measured.records.record[member], measured.similarities.s_n[member]
+    information = total / len(record)
+    eci_sem = log_det(information, settings.regularization)
+    trace = float(np.trace(information)) / settings.regularization
+    of_triplets, of_lists = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
+    return SourceScore(
+        name=target.name,
+        hybrid=target.parts > 1,
+        records=len(np.unique(record)),
+        negatives=len(record),
+        dropped=dict(measured.records.dropped.get(target.name, {})),
+        eci_sem=eci_sem,
+        eci_sem_per_dim=eci_sem / measured.geometry.dimension,
+        trace=trace,
+        diversity=trace - eci_sem,
+        eci=of_triplets.value,
+        signal=of_triplets.signal,
+        margin=of_triplets.margin,
+        eci_list=of_lists.value,
+        margin_list=of_lists.margin,
+        gradient_energy=float(np.nanmean(energies)),
+        mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, settings.temperature).mean()),
+        ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),
+        **triplet_means(measured.similarities, member),
+    )
+
+
+def _beside_control(score: SourceScore, control: SourceScore, replicated: Mapping[str, Float64s]) -> SourceScore:
     """Return a score with its ratio to the control's, and if it is easy: it may reach `CLEARLY` of it."""
     ratio = score.eci_sem / control.eci_sem
-    of_source, of_control = (resampled.get(name, Resampled()).scores for name in (score.name, control.name))
+    of_source, of_control = (replicated.get(name, np.zeros(0)) for name in (score.name, control.name))
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = interval(np.divide(of_source, of_control))
     most = ratio if math.isnan(high) else high
