@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from foils.searching import (
     search_collection,
     sharpened_queries,
 )
-from foils.searching.choosing import choose_settings, rocchio_grid
 from refusals import refused
 
 
@@ -124,21 +122,6 @@ def test_settings_are_chosen_honestly_and_by_oracle(judged):
         np.testing.assert_allclose(query_values(judged, made.queries)[measure], best.per_query[measure], atol=1e-12)
 
 
-def test_rocchio_is_chosen_from_its_grid_and_the_query_as_it_is_where_nothing_is_better(judged):
-    for measure in judged.measures:
-        chosen = choose_settings(judged, "rocchio", measure)
-        values = {
-            each: query_values(
-                judged, sharpened_queries(judged.queries, judged.documents, judged.feedback, each).queries
-            )[measure].mean()
-            for each in rocchio_grid()
-        }
-        assert values[chosen] == max(values.values())
-    answered = replace(judged, answers=judged.queries)
-    assert choose_settings(answered, "rocchio", "AP").weight == 0, "an answer that is the query says nothing"
-    assert choose_settings(judged, "dime", "AP").method == "dime"
-
-
 # From the command line
 
 
@@ -225,9 +208,11 @@ def test_the_json_says_how_the_search_was_made_and_whether_it_was_tuned(folder, 
     names = ("top", "feedback_depth", "tune")
     assert facts(names) == [1000, 1000, None]
     assert facts(names, "--top", 5, "--feedback-depth", 40, "--dimensions", "eclipse") == [5, 40, None]
-    assert facts(names, "--tune", "dev", "--measure", "AP")[-1] == {"split": "dev", "measure": "AP"}
+    assert facts(names, "--dimensions", "dime", "--tune", "dev", "--measure", "AP")[-1] == {
+        "split": "dev",
+        "measure": "AP",
+    }
     assert facts(("dimensions",)) == ["none"]
-    assert facts(("dimensions",), "--tune", "dev") == ["rocchio"]
 
 
 def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, command, tmp_path):
@@ -235,7 +220,9 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
     shutil.copytree(folder, shared)
     with (shared / "qrels" / "dev.tsv").open("a") as judgements:
         judgements.write("q3\td3\t1\nq5\td5\t1\n")
-    status, said = command("search", shared, "--run", tmp_path / "r", "--tune", "dev", "--split", "test")
+    status, said = command(
+        "search", shared, "--run", tmp_path / "r", "--dimensions", "dime", "--tune", "dev", "--split", "test"
+    )
     assert status == 2
     assert "share 2 queries: q3, q5" in said.err
     assert not (tmp_path / "r").exists()
@@ -247,8 +234,8 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
         ("search --run r --dimensions rdime --tune dev", "--tune dev: no effect with --dimensions rdime"),
         ("search --run r --feedback-depth 9", "rdime or rocchio"),
         ("search --run r --answers ANSWERS", "query_id"),
-        ("search --run r --tune dev --measure Rprec", "nDCG, AP, RR"),
-        ("search --run r --tune test --split test", "--tune test --split test"),
+        ("search --run r --dimensions dime --tune dev --measure Rprec", "nDCG, AP, RR"),
+        ("search --run r --dimensions dime --tune test --split test", "--tune test --split test"),
         ("evaluate", "--model"),
     ],
 )

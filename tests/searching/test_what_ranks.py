@@ -32,7 +32,7 @@ IDLE = {  # whatever chooses, weighs, compares or computes vectors
 
 
 NEEDS = {"measure": "without tune"} | dict.fromkeys(
-    ("weight", "k_plus", "scaled", "feedback_depth"), "without dimensions"
+    ("weight", "k_plus", "scaled", "feedback_depth", "tune"), "without dimensions"
 )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from typing import Any, Literal
 
@@ -36,7 +36,6 @@ from foils.searching.dimensions import (
     kept_count,
     moon_rows,
     serves,
-    sharpened_queries,
     sun,
 )
 from foils.searching.runs import Embedded
@@ -62,14 +61,12 @@ class Grid:
         depths: pairs (k⁺, k⁻), each at least 1; dime uses k⁺ alone.
         weights: pairs (α, β), α > 0 and β ≥ 0; dime uses none.
         shares: retained shares.
-        moon_pool: draw moons at random from so many of the last documents; None: the last k⁻.
     """
 
     method: Literal["dime", "eclipse"]
     depths: tuple[tuple[int, int], ...]
     weights: tuple[tuple[float, float], ...] = ((1.0, 0.0),)
     shares: tuple[float, ...] = TENTHS
-    moon_pool: int | None = None
 
     @property
     def ratios(self) -> tuple[tuple[float, float], ...]:
@@ -82,20 +79,18 @@ class Grid:
     @property
     def settings(self) -> list[DimensionSettings]:
         """The settings that can differ, depths slowest, then ratios, then shares."""
-        settings = partial(DimensionSettings, self.method, moon_pool=self.moon_pool)
         return [
-            settings(k_plus=plus, k_minus=minus, alpha=alpha, beta=beta, share=share)
+            DimensionSettings(self.method, k_plus=plus, k_minus=minus, alpha=alpha, beta=beta, share=share)
             for (plus, minus), (alpha, beta), share in product(self.depths, self.ratios, self.shares)
         ]
 
 
-def published_grid(reading: Reading = "few-relevant", *, moon_pool: int | None = None) -> Grid:
+def published_grid(reading: Reading = "few-relevant") -> Grid:
     """Return Eclipse's grid: α, β and share in 0.1..1 by 0.1; k⁺ in 2..6, k⁻ in 2..14.
 
     Args:
         reading: the paper's sentence can be read both ways, each of 65,000 settings.
             `few-relevant`: k⁺ in 2..6, as in the authors' notebook; `few-irrelevant`: k⁻ in 2..6.
-        moon_pool: draw the moons at random from so many of the last documents (Table 3).
 
     Raises:
         UnknownNameError: an unknown reading.
@@ -105,7 +100,7 @@ def published_grid(reading: Reading = "few-relevant", *, moon_pool: int | None =
     check_names("reading of the published grid", [reading], READINGS)
     few, many = range(2, 7), range(2, 15)
     depths = product(few, many) if reading == "few-relevant" else product(many, few)
-    return Grid("eclipse", tuple(depths), tuple(product(TENTHS, TENTHS)), TENTHS, moon_pool)
+    return Grid("eclipse", tuple(depths), tuple(product(TENTHS, TENTHS)))
 
 
 def dime_grid(k_plus: Sequence[int] = (1,)) -> Grid:
@@ -240,16 +235,12 @@ class Tuned:
     """A number and the settings behind it.
 
     Attributes:
-        kind: `oracle` or `honest`.
-        measure: by which the settings were chosen.
         settings: of each fold of each deal (one for the oracle).
         per_query: measure → (n,) values with the setting of the query's fold, the mean over deals.
         spread: measure → standard deviation of the mean over deals (n − 1); 0 of one deal, and for
             the oracle.
     """
 
-    kind: Literal["oracle", "honest"]
-    measure: str
     settings: list[DimensionSettings]
     per_query: dict[str, Floats]
     spread: dict[str, float]
@@ -258,7 +249,7 @@ class Tuned:
 def oracle(values: GridValues, measure: str) -> Tuned:
     """Return the setting that is best on average over the queries reported on: optimistic, as published."""
     best = int(np.argmax(values.values[measure].mean(axis=0)))
-    return _tuned("oracle", values, measure, np.full((1, len(values.values[measure])), best), [best])
+    return _tuned(values, np.full((1, len(values.values[measure])), best), [best])
 
 
 def cross_validate(
@@ -292,61 +283,29 @@ def cross_validate(
             held_out = fold == index
             columns.append(int(np.argmax(total - scores[held_out].sum(axis=0))))
             chosen[deal, held_out] = columns[-1]
-    return _tuned("honest", values, measure, chosen, columns)
+    return _tuned(values, chosen, columns)
 
 
-def _tuned(
-    kind: Literal["oracle", "honest"], values: GridValues, measure: str, chosen: Rows, columns: Sequence[int]
-) -> Tuned:
+def _tuned(values: GridValues, chosen: Rows, columns: Sequence[int]) -> Tuned:
     """What the settings in the columns (deals, n) score."""
     at = np.arange(chosen.shape[1]), chosen
     by_deal = {name: part[at] for name, part in values.values.items()}
     deals = {name: part.mean(axis=1) for name, part in by_deal.items()}
     spread = {name: float(each.std(ddof=1)) if len(each) > 1 else 0.0 for name, each in deals.items()}
     per_query = {name: part.mean(axis=0) for name, part in by_deal.items()}
-    return Tuned(kind, measure, [values.settings[column] for column in columns], per_query, spread)
+    return Tuned([values.settings[column] for column in columns], per_query, spread)
 
 
-def rocchio_grid() -> list[DimensionSettings]:
-    """Return the settings among which rocchio is chosen; the first, of weight 0, changes no query."""
-    steps = [(1, 0.0), *product((1, 2, 3, 5, 10), (0.1, 0.2, 0.3, 0.5, 0.8, 1.2))]
-    return [DimensionSettings("rocchio", k_plus=k_plus, weight=weight) for k_plus, weight in steps]
-
-
-def choose_settings(judged: Judged, method: str, measure: str) -> DimensionSettings:
-    """Return a method's best settings on a split's queries, to be used on others: the honest way.
-
-    Args:
-        judged: the queries.
-        method: dime or eclipse, by their published grids, or rocchio, by `rocchio_grid`.
-        measure: to choose by.
-    """
-    if method != "rocchio":
-        grid = dime_grid() if method == "dime" else published_grid()
-        return oracle(evaluate_grid(judged, grid), measure).settings[0]
-
-    def value(settings: DimensionSettings) -> float:
-        given = judged.queries, judged.documents, judged.feedback
-        moved = sharpened_queries(*given, settings, answers=judged.answers)
-        return float(query_values(judged, moved.queries)[measure].mean())
-
-    return max(rocchio_grid(), key=value)
-
-
-def evaluate_grid(judged: Judged, grid: Grid, *, rng: np.random.Generator | None = None) -> GridValues:
+def evaluate_grid(judged: Judged, grid: Grid) -> GridValues:
     """Measure every setting of a grid, ranking the retrieved documents again for each.
 
     Args:
         judged: the queries, what was retrieved for them, and by what is measured; where there are
             vectors of answers, they are the suns.
         grid: the settings.
-        rng: source of the draws of random moons; one draw for each query and k⁻.
 
     Returns:
         Values equal to those of ranking one setting at a time, up to rounding of the scores.
-
-    Raises:
-        InputError: a random moon without a generator.
     """
     n, answers, settings = len(judged.queries), judged.answers, grid.settings
     values = {measure: np.empty((n, len(settings))) for measure in judged.measures}
@@ -354,7 +313,7 @@ def evaluate_grid(judged: Judged, grid: Grid, *, rng: np.random.Generator | None
         for row, (candidates, feedback) in enumerate(zip(judged.retrieved, judged.feedback, strict=True)):
             answer = None if answers is None else np.asarray(answers[row], np.float64)
             query, relevant = judged.queries[row], judged.relevant[row]
-            orders, unserved = _orders(query, judged.documents, feedback, grid, answer=answer, rng=rng)
+            orders, unserved = _orders(query, judged.documents, feedback, grid, answer=answer)
             ranks = _query_ranks(query, judged.documents, candidates, relevant, grid, orders, unserved)
             ranks[ranks >= min(judged.k, len(candidates))] = UNREACHED
             for measure, table in values.items():
@@ -364,9 +323,8 @@ def evaluate_grid(judged: Judged, grid: Grid, *, rng: np.random.Generator | None
 
 
 def _orders(
-    query: npt.NDArray[np.floating], documents: Vectors, feedback: Rows, grid: Grid, *, answer: Floats | None,
-    rng: np.random.Generator | None,
-) -> tuple[Rows, npt.NDArray[np.bool_]]:  # fmt: skip
+    query: npt.NDArray[np.floating], documents: Vectors, feedback: Rows, grid: Grid, *, answer: Floats | None
+) -> tuple[Rows, npt.NDArray[np.bool_]]:
     """Dimensions by falling importance, (depths, ratios, d), and depths feedback cannot serve, (depths,)."""
     q, eclipse = query.astype(np.float64), grid.method == "eclipse"
     moons: dict[int, Floats] = {}
@@ -375,14 +333,13 @@ def _orders(
     alpha, beta = np.array(grid.ratios).T[..., None]
     silent = answer is not None and bool(np.isnan(answer).any())
     for index, (plus, minus) in enumerate(grid.depths):
-        probe = DimensionSettings(grid.method, k_plus=plus, k_minus=minus, moon_pool=grid.moon_pool)
+        probe = DimensionSettings(grid.method, k_plus=plus, k_minus=minus)
         if silent or not serves(len(feedback), probe, answered=answer is not None):
             continue
         unserved[index] = False
         relevant = sun(documents.take(feedback[:plus]), plus) if answer is None else answer
         if eclipse and minus not in moons:
-            rows = moon_rows(len(feedback), minus, pool=grid.moon_pool, rng=rng)
-            moons[minus] = sun(documents.take(feedback[rows]), minus)
+            moons[minus] = sun(documents.take(feedback[moon_rows(len(feedback), minus)]), minus)
         importance[index] = q * (alpha * relevant - beta * moons[minus]) if eclipse else q * relevant
     return dimension_order(importance), unserved
 

@@ -34,7 +34,7 @@ from foils.runtime.files import TREC
 from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Result, Table, counted, number
-from foils.searching.choosing import choose_settings, judged_queries
+from foils.searching.choosing import dime_grid, evaluate_grid, judged_queries, oracle, published_grid
 from foils.searching.dimensions import FEEDBACK_DEPTH, METHODS, DimensionSettings, ImportanceSettings, Method
 from foils.searching.runs import Searched, bm25_run, embed_collection, search_collection
 
@@ -287,9 +287,7 @@ OF_ANSWERS = {**OF_SPLITS, "dimensions": lambda method: method != "none"}
 SHARPENED: list[dict[str, Any]] = [
     {"dimensions": METHODS[1:], "answers": False},
     {"dimensions": ["eclipse"]},
-    {"dimensions": False, "tune": True, "answers": False},
 ]
-TUNABLE = {"dimensions": lambda method: method not in ("none", "rdime")}
 _OF_VECTORS = (
     *("dimensions", "answers", "importance", "scale", "embedding"),
     *("feedback_depth", "tune", "measure"),
@@ -304,7 +302,7 @@ class SearchSettings(Settings):
         split: Split of the judgements whose queries are searched for.
         feedback_depth: Length of the feedback list, whose best documents make the sun and whose
             last ones the moon.
-        tune: Choose the settings on this split, by the published grid (dime, eclipse) or by that of rocchio.
+        tune: Choose the settings on this split, by the published grid (dime, eclipse).
         measure: Measure by which settings are chosen: nDCG, AP, RR or R as ir_measures writes them,
             as nDCG@10.
     """
@@ -313,7 +311,7 @@ class SearchSettings(Settings):
 
     split: str = "test"
     feedback_depth: Annotated[int, Option(least=1, needs=SHARPENED)] = FEEDBACK_DEPTH
-    tune: Annotated[str | None, Option(metavar="SPLIT", needs=TUNABLE)] = None
+    tune: Annotated[str | None, Option(metavar="SPLIT", needs={"dimensions": ["dime", "eclipse"]})] = None
     measure: Annotated[str, Option(needs={"tune": True})] = "nDCG@10"
 
 
@@ -351,7 +349,7 @@ def search(
             Python also a loaded model or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or
             those above the noise (rdime); or the query moves towards its feedback (rocchio).
-            Default: none; rdime with answers, and rocchio where its settings are chosen on a split.
+            Default: none; rdime with answers.
         run: File to which the run is written, in TREC form.
         query: A new query to answer, in the place of those of a split; may be given several times.
             `--json -` prints a line of JSON for each.
@@ -392,7 +390,7 @@ def search(
         facts |= {"encoder": None, "top": top}
     else:
         depth = max(top, FUSED_DEPTH) if ranks_by == "both" else top
-        method = dimensions or ("rocchio" if searching.tune else "none" if answers is None else "rdime")
+        method = dimensions or ("none" if answers is None else "rdime")
         texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
         searched = _search_vectors(loaded, model, importance.of(method), searching, texts, embedding, depth)
         tune = {"split": searching.tune, "measure": searching.measure} if searching.tune else None
@@ -432,7 +430,8 @@ def _search_vectors(
     depths: dict[str, Any] = {"k": depth, "feedback_depth": searching.feedback_depth}
     if tune is not None:
         judged = judged_queries(embedded(split=tune), **depths, measures=[searching.measure])
-        settings = choose_settings(judged, settings.method, searching.measure)
+        grid = dime_grid() if settings.method == "dime" else published_grid()
+        settings = oracle(evaluate_grid(judged, grid), searching.measure).settings[0]
         log.info("chosen on %s: %s", tune, settings)
     vectors = embedded(split=split)
     name = f"{encoder.name}-{settings.method}"

@@ -96,25 +96,20 @@ def search_vectors(
     """
     check_search_depths(k, feedback_depth)
     first = feedback_needed(settings, feedback_depth, answered=answers is not None)
-    positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
+    if not first:
+        nothing = [np.empty(0, np.int64)] * len(queries)
+        sharpened = sharpened_queries(queries, documents, nothing, settings, answers=answers, rng=rng)
+        return Ranked(*search_lists(index, sharpened.queries, k, without=without), sharpened)
+    positions, scores = search_lists(index, queries, max(k, first), without=without)
     lists = [rows[:feedback_depth] for rows in positions]
     sharpened = sharpened_queries(queries, documents, lists, settings, answers=answers, rng=rng)
-    if not first:
-        return Ranked(*search_lists(index, sharpened.queries, k, without=without), sharpened)
     again = np.flatnonzero(sharpened.changed)
-    ranked = _pass(index, sharpened.queries[again], k, None if without is None else without[again])
-    for row, rows, products in zip(again, *ranked, strict=True):
-        positions[row], scores[row] = rows, products
+    if len(again):
+        others = None if without is None else without[again]
+        ranked = search_lists(index, sharpened.queries[again], k, without=others)
+        for row, rows, products in zip(again, *ranked, strict=True):
+            positions[row], scores[row] = rows, products
     return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], sharpened)
-
-
-def _pass(
-    index: ExactIndex, queries: npt.NDArray[np.floating], depth: int, without: Rows | None
-) -> tuple[list[Rows], list[Products]]:
-    """One search; empty lists, and no scores, where there is no query or depth."""
-    if depth and len(queries):
-        return search_lists(index, queries, depth, without=without)
-    return [np.empty(0, np.int64)] * len(queries), []
 
 
 @dataclass(frozen=True)
