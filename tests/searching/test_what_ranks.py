@@ -121,7 +121,7 @@ def test_dimensions_are_those_of_the_half_that_embeds(small, folder):
 
 def test_evaluate_takes_a_folder_for_what_ranks_in_it(small, folder, no_model):
     for idle in ("query_prompt", "max_length", "ray"):
-        refused("no effect on these systems", foils.evaluate, small, {"mine": folder("bm25")}, **{idle: IDLE[idle]})
+        refused("no effect with systems", foils.evaluate, small, {"mine": folder("bm25")}, **{idle: IDLE[idle]})
     measured = foils.evaluate(small, {"mine": folder("bm25")}, top=2)
     assert measured.runs[0].name == "mine"
     assert measured.runs[0].table.equals(bm25_run(small, "test", depth=2).table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,7 +24,7 @@ from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingModel, EncoderLike,
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import FOLDER
-from foils.runtime.options import Option, Settings, door, refuse, several, spelled
+from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.searching import DimensionSettings, embed_collection, search_collection
@@ -320,7 +320,7 @@ def evaluate_runs(
         for system in systems
     }
     values = {system.name: system.per_query for system in systems}
-    comparisons = compare_systems(values, rng=rng, against=against) if len(systems) > 1 else []
+    comparisons = compare_systems(values, rng=rng, against=against)
     identical = collection.identical_ids(split)
     return Evaluation(split, systems, intervals, tuple(comparisons), identical, collection.name, tuple(runs))
 
@@ -479,36 +479,27 @@ class EvaluationSettings(Settings):
     seed: Annotated[int, Option(least=0)] = 0
 
 
-def _refuse_idle(
-    systems: SystemsLike | None,
-    run: SystemsLike | None,
-    reranker: SystemsLike | None,
-    evaluation: EvaluationSettings,
-    lexical: BM25Settings,
-    scale: ScaleSettings,
-    embedding: EmbeddingSettings,
-) -> None:
-    """Refuse options that these systems have no use for, before anything is read."""
-    every = _every(systems, run, reranker)
-    kinds, idle = {system.kind for system in every}, dict[str, Any]()
-    if all(system.kind in ("run", "reranker") or deployed(system.what) == "model" for system in every):
-        idle |= lexical.changed()
-    if "encoder" not in kinds:
-        used = OF_CROSS_ENCODERS if "reranker" in kinds else ()
-        idle |= {name: value for name, value in embedding.changed().items() if name not in used}
-        idle |= scale.changed("ray") | ({} if BM25 in kinds else evaluation.changed("top"))
-    if "reranker" not in kinds:
-        idle |= evaluation.changed("rerank_depth")
-    if len(every) == 1:
-        idle |= evaluation.changed("against")
-    refuse(idle, "on these systems; leave it out, or give a system that it is for")
+def _among(*kinds: Kind) -> Callable[[Any], bool]:
+    """Whether one of the systems is of one of these kinds, as a condition on `systems`."""
+    return lambda systems: any(each.kind in kinds for each in named_systems(systems))
 
 
-def _every(systems: SystemsLike | None, run: SystemsLike | None, reranker: SystemsLike | None) -> list[NamedSystem]:
-    return [*named_systems(systems), *named_systems(run, "run"), *named_systems(reranker, "reranker")]
+def _ranks_by_bm25(systems: Any) -> bool:
+    """Whether BM25 ranks in one of the systems."""
+    every = [each for each in named_systems(systems) if each.kind in ("encoder", BM25)]
+    return any(deployed(each.what) != "model" for each in every)
 
 
-@door(check=_refuse_idle)
+@door(
+    needs={
+        "lexical": {"systems": _ranks_by_bm25},
+        "top": {"systems": _among("encoder", "bm25")},
+        "rerank_depth": [{"reranker": True}, {"systems": _among("reranker")}],
+        "scale": {"systems": _among("encoder")},
+        **{each.name: {"systems": _among("encoder")} for each in fields(EmbeddingSettings)},
+        **{name: [{"systems": _among("encoder", "reranker")}, {"reranker": True}] for name in OF_CROSS_ENCODERS},
+    }
+)
 def evaluate(
     collection: CollectionLike,
     systems: Annotated[SystemsLike | None, Option(flag="--model", metavar="[NAME=]MODEL", repeated=True)] = None,
@@ -550,7 +541,8 @@ def evaluate(
         check_ids(loaded.queries["query_id"], loaded.documents["doc_id"])
     depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
     split, against = evaluation.split, evaluation.against
-    runs = runs_of(_every(systems, run, reranker), loaded, embedding, split=split, lexical=lexical, **depths)
+    every = [*named_systems(systems), *named_systems(run, "run"), *named_systems(reranker, "reranker")]
+    runs = runs_of(every, loaded, embedding, split=split, lexical=lexical, **depths)
     rng = np.random.default_rng(evaluation.seed)
     measured = evaluate_runs(loaded, runs, rng=rng, split=split, measures=evaluation.measures, against=against)
     if evaluation.write_runs is not None:
