@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -31,6 +32,7 @@ from transformers import (
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.training.data import PairFacts, TrainingSet, training_set
+from rated_rows import with_positives
 
 WORDS = [f"{a}{b}" for a in "bcdfghklmn" for b in "aeiou"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -156,7 +158,8 @@ def table(collection: Collection, *, per_query: int = 4, rated: bool = False, se
         return found
     gap, weight = rng.uniform(120, 700, len(ranks)), rng.uniform(0.2, 1.0, len(ranks))
     columns = {"elo": 1800 - gap, "elo_se": np.full(len(ranks), 30.0), "gap": gap, "weight": weight}
-    return found.with_columns(columns)
+    ids, own = pa.array([*positives]), pa.array([*positives.values()])
+    return with_positives(found.with_columns(columns), ids, own, {"elo": np.full(len(ids), 1800.0)})
 
 
 def unpaired(facts: PairFacts, rows: np.ndarray) -> np.ndarray:

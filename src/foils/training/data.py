@@ -8,7 +8,7 @@ their texts, so equal texts are one document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -306,7 +306,7 @@ class TrainingSet:
 
         The latter can be compared with others of the same query alone.
         """
-        ratings, spread = _ratings(self.texts.collection, self.rows, self.table, self.table.elo)
+        ratings, spread = _ratings(self.rows, self.table, self.table.elo)
         return np.where(np.isnan(self.facts.ratings), ratings * spread / self.elo_sd, self.facts.ratings)
 
     def teacher_scores(self) -> Floats:
@@ -419,10 +419,10 @@ def training_set(
         UnknownNameError: no such form or split.
     """
     form = form or ("pairs" if negatives is None else "triplets")
+    table = RatedRows.read(NONE if negatives is None else negatives, collection)
     chosen = training_rows(
         collection, negatives, split=split, form=form, per_query=per_query, max_positives=max_positives
     )
-    table = RatedRows.read(NONE if negatives is None else negatives, collection)
     absent = chosen.negatives < 0
     lists = np.full(chosen.negatives.shape, ABSENT)
     lists[~absent] = table.document[chosen.negatives[~absent]]
@@ -442,7 +442,7 @@ def training_set(
     pattern = "negative" if form == "triplets" else "negative_{}"
     columns = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
     texts = RowTexts(collection, table.own)
-    ratings, elo_sd = _ratings(collection, rows, table, table.elo + table.offset)
+    ratings, elo_sd = _ratings(rows, table, table.elo + table.offset)
     facts = _facts(collection, rows, table, texts, ratings)
     if np.isfinite(facts.ratings).any():
         counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
@@ -527,28 +527,19 @@ def _facts(collection: Collection, rows: Rows, table: RatedRows, texts: RowTexts
     )
 
 
-def _ratings(collection: Collection, rows: Rows, table: RatedRows, elo: Floats) -> tuple[Floats, float]:
+def _ratings(rows: Rows, table: RatedRows, elo: Floats) -> tuple[Floats, float]:
     """Ratings of each row's documents, each its own, standardised over all that the table rates; else NaN.
 
-    The rating is `elo` of the table's rows: with the offsets of queries it is between queries,
-    without within each. A rated positive has a row in the table. Without one, elo + gap of a
-    query's negatives is the rating of its only positive; of several nobody knows which.
+    The rating is `elo` of the table's rows, in which rated positives stand too: with the offsets of
+    queries it is between queries, without within each.
 
     Returns:
         the ratings, and the standard deviation of the table's.
     """
-    known_positives = collection.known_positives
-    with_gap = np.flatnonzero(np.isfinite(elo) & np.isfinite(table.gap))
-    with_gap = with_gap[np.unique(table.query[with_gap], return_index=True)[1]]  # one row of each query
-    with_gap = with_gap[known_positives.counts_of(table.query[with_gap]) == 1]
-    of_gap = table.query[with_gap]
-    query = np.append(table.query, of_gap)
-    document = np.append(table.document, known_positives.first[known_positives.places(of_gap)])
-    elo = np.append(elo, elo[with_gap] + table.gap[with_gap])
     rated = np.isfinite(elo)
     if not rated.any():
         return np.full((len(rows), rows.shape[1] - 1), np.nan), 1.0
-    query, document, elo = query[rated], document[rated], elo[rated]
+    query, document, elo = table.query[rated], table.document[rated], elo[rated]
     known = elo[PairIndex(query, document).distinct]
     spread = float(known.std() or 1.0)
     return (own_values(rows, query, document, elo) - known.mean()) / spread, spread
@@ -572,8 +563,7 @@ def read_data_sets(
 
     Returns:
         what is trained on (of several data sets, one set that knows which row is whose), their
-            collections, and the
-        digests of what was read, by name, for provenance.
+            collections, and the digests of what was read, by name, for provenance.
 
     Raises:
         InputError: one that cannot be read, or without rows.
@@ -585,18 +575,28 @@ def read_data_sets(
     sources = {name: as_source(table, each) for name, (each, table) in named.items() if table is not None}
     tables = {name: each.negatives for name, each in sources.items()}
     if len(opened) == 1:
-        whole = opened[0][0]
+        whole, table = opened[0][0], next(iter(tables.values()), None)
         digests = {"collection": whole.digest, **{each.name: each.digest for each in sources.values()}}
-        return training_set(whole, next(iter(tables.values()), None), **rows), [whole], digests
-    data = training_set(joined_collections(collections), joined_negatives(tables) if tables else None, **rows)
-    ends = np.cumsum([len(each.queries) for each in collections.values()])
-    source_of = np.searchsorted(ends, data.rows[:, 0], "right").astype(np.int64)
-    sizes = np.bincount(source_of, minlength=len(ends)).tolist()
-    counts = {f"rows of {name}": size for name, size in zip(collections, sizes, strict=True)}
+    else:
+        whole, table = joined_collections(collections), joined_negatives(tables) if tables else None
+        digests = {name: each.digest for name, each in collections.items()}
+        digests |= {f"{name}: {each.name}": each.digest for name, each in sources.items()}
+    data = training_set(whole, table, **rows)
+    if len(opened) > 1:
+        data = _by_data_set(data, {name: len(each.queries) for name, each in collections.items()})
+    return data, list(collections.values()), digests
+
+
+def _by_data_set(data: TrainingSet, queries: Mapping[str, int]) -> TrainingSet:
+    """Return the rows of several data sets with the number of each row's, by the queries that each of them has.
+
+    Raises:
+        InputError: a data set has no row.
+    """
+    source_of = np.searchsorted(np.cumsum([*queries.values()]), data.rows[:, 0], "right").astype(np.int64)
+    sizes = np.bincount(source_of, minlength=len(queries)).tolist()
+    counts = {f"rows of {name}": size for name, size in zip(queries, sizes, strict=True)}
     empty = [what for what, size in counts.items() if not size]
     if empty:
         raise InputError(f"no {', no '.join(empty)}; leave out a data set that has none")
-    data = replace(data, facts=replace(data.facts, sources=source_of), counts={**data.counts, **counts})
-    digests = {name: each.digest for name, each in collections.items()}
-    digests |= {f"{name}: {each.name}": each.digest for name, each in sources.items()}
-    return data, list(collections.values()), digests
+    return replace(data, facts=replace(data.facts, sources=source_of), counts={**data.counts, **counts})
