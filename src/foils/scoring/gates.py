@@ -168,12 +168,11 @@ class Lexicon:
     Only tokens of queries count in the coverage, so no other is kept.
 
     Attributes:
-        counter: of the vocabulary, the tokens in the order in which they first come.
-        queries: (T, vocabulary) sparse, 1 where the query has the token.
+        queries: (T, vocabulary) sparse, 1 where the query has the token; the tokens are in the
+            order in which they first come.
         texts: (P, vocabulary) the same of the pooled texts.
     """
 
-    counter: CountVectorizer
     queries: sparse.csr_array
     texts: sparse.csr_array
 
@@ -186,7 +185,7 @@ class Lexicon:
         # sklearn wants at least one word.
         words = [*dict.fromkeys(token for query in queries for token in tokens(query))] or [""]
         counter = CountVectorizer(analyzer=tokens, vocabulary=words, binary=True, dtype=np.float64)
-        return cls(counter, *(_sets(texts, counter) for texts in (queries, records.texts)))
+        return cls(*(_sets(texts, counter) for texts in (queries, records.texts)))
 
     def coverage(self, records: Records, idf: Float64s) -> Float64s:
         """Return C = Σ_{a∈T(q)∩T(n)} idf(a) / Σ_{a∈T(q)} idf(a) of triplets, (m,) in [0, 1] (ECI_sem eq. 7).

@@ -204,25 +204,23 @@ def make_records(
     # 2. Texts get numbers: labelled positives of any split, and negatives.
     rows = positives.query_rows[chosen]
     known_record, known_rows = collection.known_positives.pairs_of(rows)
-    known_texts = DocumentTexts(collection, known_rows)
-    pool = _Pool(collection, [known_texts, *(part.texts for part in loaded.values())])
-    labelled = PairIndex(chosen[known_record], pool.index_of(known_texts))
     positive_record, positive_rows = positives.pairs_of(rows)
-    positive_record = chosen[positive_record]
-    positive_texts = pool.index_of(DocumentTexts(collection, positive_rows))
+    labelled_texts = (DocumentTexts(collection, each) for each in (known_rows, positive_rows))
+    texts, numbers = number_texts(collection, [*labelled_texts, *(part.texts for part in loaded.values())])
+    known_texts, positive_texts, *of_sources = numbers
+    labelled, positive_record = PairIndex(chosen[known_record], known_texts), chosen[positive_record]
     first_positives = np.full(len(positives), -1, np.int64)
     first_positives[positive_record[::-1]] = positive_texts[::-1]  # of several the first is written last
 
     # 3. Each source's distinct negatives that equal no labelled positive.
     counted = np.isin(np.arange(len(positives)), sampled)
     triplets = {
-        name: part.distinct(pool.index_of(part.texts), labelled, counted, considered) for name, part in loaded.items()
+        name: part.distinct(documents, labelled, counted, considered)
+        for (name, part), documents in zip(loaded.items(), of_sources, strict=True)
     }
     dropped = {name: {why: n for why, n in loaded[name].dropped.items() if n} for name in sources}
-    scored = []
-    for name in sources:
-        record, document = triplets[name]
-        scored.append((record[counted[record]], document[counted[record]]))
+    marked = ((record, document, counted[record]) for record, document in (triplets[name] for name in sources))
+    scored = [(record[marks], document[marks]) for record, document, marks in marked]
     empty = [name for name, (record, _) in zip(sources, scored, strict=True) if not len(record)]
     if empty and (queries is None or beside is not None):
         listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
@@ -251,7 +249,7 @@ def make_records(
         record=record[at],
         document=document[at],
         members=members,
-        texts=pool.texts,
+        texts=texts,
         names=tuple(triplets),
         corpus=np.zeros(0, np.int64),
         sampled=sampled,
@@ -331,33 +329,25 @@ class _Loaded:
         return record[first], document[first]
 
 
-class _Pool:
-    """Numbers distinct texts, in any order: those of the collection's rows, then the sources' own.
+def number_texts(collection: Collection, parts: Sequence[DocumentTexts]) -> tuple[DocumentTexts, list[Rows]]:
+    """Return the distinct texts of parts, and for each part the places (n,) of its texts among these.
 
-    Args:
-        collection: of the rows.
-        parts: texts of documents, of the collection or brought along.
-
-    Attributes:
-        texts: the distinct ones: documents of the collection by row, then those that are brought along.
+    First come documents of the collection, by row, then texts that are no documents of it, sorted.
     """
-
-    def __init__(self, collection: Collection, parts: Sequence[DocumentTexts]) -> None:
-        every = np.unique(np.concatenate([np.asarray(part.rows) for part in parts]))
-        self._rows = every[every >= 0]
-        brought = sorted({text for part in parts for text in _brought(part)})
-        self._place = {text: len(self._rows) + at for at, text in enumerate(brought)}
-        rows = np.concatenate([self._rows, -1 - np.arange(len(brought))])
-        texts = DocumentTexts(collection, rows, pa.array(brought, pa.large_string()))
-        self._numbers = TextNumbers(np.arange(len(rows)), texts.take).numbers
-        self.texts = texts.select(np.unique(self._numbers, return_index=True)[1])
-
-    def index_of(self, part: DocumentTexts) -> Rows:
-        """Return the number of each of these texts, (n,)."""
-        rows = np.asarray(part.rows)
-        places = np.searchsorted(self._rows, rows)
-        places[rows < 0] = [self._place[text] for text in _brought(part)]
-        return self._numbers[places]
+    brought = sorted({text for part in parts for text in _brought(part)})
+    row_of, rows_of_parts = {text: -1 - at for at, text in enumerate(brought)}, list[Rows]()
+    for part in parts:
+        rows = np.array(part.rows)
+        rows[rows < 0] = [row_of[text] for text in _brought(part)]
+        rows_of_parts.append(rows)
+    documents = np.unique(np.concatenate([rows[rows >= 0] for rows in rows_of_parts]))
+    every = np.concatenate([documents, -1 - np.arange(len(brought))])
+    texts = DocumentTexts(collection, every, pa.array(brought, pa.large_string()))
+    numbers = TextNumbers(np.arange(len(every)), texts.take).numbers
+    places = [
+        np.where(rows >= 0, np.searchsorted(documents, rows), len(documents) - 1 - rows) for rows in rows_of_parts
+    ]
+    return texts.select(np.unique(numbers, return_index=True)[1]), [numbers[each] for each in places]
 
 
 def _brought(part: DocumentTexts) -> list[str]:
