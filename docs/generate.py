@@ -52,7 +52,6 @@ CONSTANTS = {  # what public constants are: they have no docstring that the refe
     "rating.ELO_PER_LOGIT": "Elo points of one logit (Bradley–Terry).",
     "rating.ELO_PER_PROBIT": "Elo points of one probit (Thurstone).",
     "rating.LOGITS_PER_PROBIT": "Logits of one probit, on the scale of Elo points.",
-    "rating.ESTIMATORS": "Estimators of ratings, by name.",
     "searching.FEEDBACK_DEPTH": "How many documents a first pass gives as feedback.",
     "searching.MEASURES": "Measures of an experiment where none are named.",
     "selection.RULES": "Rules of selection, by name.",

@@ -10,7 +10,7 @@ from scipy.special import expit
 import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.rating import Candidates, Rated
+from foils.rating import Candidates, Rated, Spread, fit_ratings
 
 
 def listed(pairs: Any) -> Negatives:
@@ -26,11 +26,25 @@ def numbers(documents: dict[str, float], queries: int, qrels: Any = None) -> Col
 
 
 def rate_negatives(
-    collection: Collection, negatives: Negatives, judge: Any, *, cache: Any = None, **settings: Any
+    collection: Collection,
+    negatives: Negatives,
+    judge: Any,
+    *,
+    cache: Any = None,
+    prior_sd: Any = None,
+    **settings: Any,
 ) -> Rated:
-    """Rate by a judge, or a list of them, without answers of before where no cache is given."""
+    """Rate by a judge, or a list of them, without answers of before where no cache is given.
+
+    The prior is fitted to the answers, where no `prior_sd` is given.
+    """
     with tempfile.TemporaryDirectory() as none, pytest.MonkeyPatch.context() as environment:
         environment.setenv("FOILS_CACHE", str(cache or none))
+        if prior_sd is not None:
+            environment.setattr(
+                "foils.rating.doors.fit_ratings",
+                lambda *answers, model, **_: fit_ratings(*answers, model=model, spread=Spread(prior_sd)),
+            )
         return foils.rate(collection, negatives, judge=judge, **settings)
 
 

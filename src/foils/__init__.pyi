@@ -226,7 +226,7 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.rating.session.JudgesLike = ..., between_judge: foils.rating.session.JudgeLike | None = ...,
     temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,
-    between: int | None = ..., model: typing.Literal["thurstone", "bradley-terry"] = ..., prior_sd: float | None = ...,
+    between: int | None = ..., model: typing.Literal["thurstone", "bradley-terry"] = ...,
     validate: typing.Literal["none", "borderline", "all"] = ..., question: foils.rating.judges.QuestionSettings = ...,
     answer: typing.Literal["preference", "thoughts", "token", "order", "relevance"] = ..., orders: int = ...,
     domain: str = ..., llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ...,

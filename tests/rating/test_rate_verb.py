@@ -78,7 +78,7 @@ def test_options_reach_the_rating(folder):
     found = []
     for more in (
         "--degree 4",
-        "--prior-sd 0.5",
+        "--rating-model bradley-terry",
         "--seed 5 --degree 4",
     ):
         assert rate(folder, *more.split()) == 0
@@ -181,7 +181,6 @@ def test_a_device_reaches_a_bi_encoder_however_it_is_named(folder, monkeypatch, 
     ("more", "said"),
     [
         ("--degree 3", "even degree"),
-        ("--prior-sd weak", "--prior-sd"),
         ("--split dev", "split"),
         ("--temperature 1", "--temperature 1.0: no effect with"),
         ("--judge cross-encoder", "cross-encoder needs its model"),

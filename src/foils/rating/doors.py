@@ -165,9 +165,9 @@ class RatingSummary:
         connectivity: mean algebraic connectivity of the graphs of judged pairs.
         standard_error: median, in Elo points.
         spread: standard deviation of the prior on ratings, in Elo points: that of the ratings
-            themselves, as the answers have it, unless it was given.
-        dispersion: variance of an answer over that of one yes or no; 1 where the prior was given.
-            Above 1 for answers that come from the same few lists.
+            themselves, as the answers have it.
+        dispersion: variance of an answer over that of one yes or no. Above 1 for answers that come
+            from the same few lists.
         between: offsets of queries, where there were comparisons between them.
     """
 
@@ -378,16 +378,12 @@ def _uses(models: Sequence[Questions]) -> dict[str, Usage]:
 
 def _fit(asking: JudgeSession, rows: Rateable, settings: RatingSettings) -> tuple[Fit, Rows, Floats | None]:
     """Return the fit, (Q,) the references of gaps, and (N,) direct answers about these, where they are asked."""
-
-    def fitted(**known: Any) -> Fit:
-        return fit_ratings(asking.pairs, asking.answers, model=settings.model, **known)
-
-    fit = fitted(prior_sd=settings.prior_sd)
+    fit = fit_ratings(asking.pairs, asking.answers, model=settings.model)
     best = rows.references(fit.ratings.elo)
     if settings.validate == "none":
         return fit, best, None
     direct = direct_answers(asking, fit.gaps(best), best, everywhere=settings.validate == "all")
-    return fitted(spread=fit.spread), best, direct
+    return fit_ratings(asking.pairs, asking.answers, model=settings.model, spread=fit.spread), best, direct
 
 
 def rated_table(

@@ -321,7 +321,7 @@ def order_biased(
     w = np.where(known, w, np.nan)
     answered = np.isfinite(w)
     if not known.any() or np.abs((w - preference)[answered]).max() < _AGREE:
-        return ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=standard_errors)
+        return _estimate(pairs, preference, link, prior_sd, standard_errors)
     order = np.argsort(np.tile(pairs.query, count), kind="stable")
     every = pairs.at(order % len(pairs))
     scale = float(np.abs(x[answered]).mean())
@@ -333,7 +333,7 @@ def order_biased(
     if bias is not None:
         return rated(bias)
     beta, curvature, answered = 0.0, 1.0, np.isfinite(w)
-    ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=False)
+    ratings = _estimate(pairs, preference, link, prior_sd, False)
     for _ in range(_TURNS):
         lead, before = (ratings.rating[every.first] - ratings.rating[every.second])[answered], beta
         for _ in range(_STEPS):
@@ -604,6 +604,3 @@ def bradley_terry(
     Source: ANMI 2.0 eq. 22.
     """
     return _estimate(pairs, preference, BRADLEY_TERRY, prior_sd, standard_errors)
-
-
-ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}

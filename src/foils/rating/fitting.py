@@ -332,7 +332,6 @@ def fit_ratings(
     answers: Judgements | Showings,
     *,
     model: str = "thurstone",
-    prior_sd: float | None = None,
     spread: Spread | None = None,
 ) -> Fit:
     """Fit ratings to answers, with one bias of position where both orders disagree (`order_biased`).
@@ -341,8 +340,8 @@ def fit_ratings(
         pairs: that were asked about.
         answers: about them, `Showings` where some come from lists; pairs that lack an order are left out.
         model: `thurstone` or `bradley-terry`.
-        prior_sd: of the ratings, in the model's unit; None: as it fits the answers (`spread_of`, `refined`).
-        spread: as an earlier fit found it; None: it is found.
+        spread: of the ratings, in the model's unit, as an earlier fit found it; None: as it fits the
+            answers (`spread_of`, `refined`, and of lists `spread_of_showings`, `showing_dispersion`).
     """
     known = np.isfinite(answers.preference)
     judged, answers = pairs.where(known), answers.where(known)
@@ -352,15 +351,12 @@ def fit_ratings(
 
     if spread is None:
         if isinstance(answers, Showings):
-            spread = _spread_of_lists(judged, answers, prior_sd, model, estimate)
-        elif prior_sd is not None:
-            spread = Spread(prior_sd)
+            spread = _spread_of_lists(judged, answers, model, estimate)
         else:
             bias = answers.position_bias if len(judged) else 0.0
             first = spread_of(judged, answers.preference, model=model, position_bias=bias)
             spread = refined(judged, answers.preference, first, estimate)
-        if prior_sd is None:
-            spread = replace(spread, information=information_kept(judged, estimate(spread.prior_sd)))
+        spread = replace(spread, information=information_kept(judged, estimate(spread.prior_sd)))
     ratings = order_biased(judged, answers, model=model, prior_sd=spread.prior_sd)
     scaled = replace(ratings, standard_error=spread.dispersion**0.5 * ratings.standard_error)
     return Fit(scaled, spread, judged, answers)
@@ -374,18 +370,16 @@ def information_kept(pairs: Pairs, ratings: Ratings) -> float:
     return float(ratings.link.information(lead).mean() / LINKS[ratings.model].information(lead).mean())
 
 
-def _spread_of_lists(
-    pairs: Pairs, showings: Showings, prior_sd: float | None, model: str, estimate: Callable[[float], Ratings]
-) -> Spread:
+def _spread_of_lists(pairs: Pairs, showings: Showings, model: str, estimate: Callable[[float], Ratings]) -> Spread:
     """Spread by products of answers from different showings, dispersion by the variance between the showings."""
     unit = ELO_PER_PROBIT / LINKS[model].elo_per_unit
     sd = spread_of_showings(pairs, showings) * unit
     dispersion = 1.0
     for _ in range(_TURNS):
-        used = sd / dispersion**0.5 if prior_sd is None else prior_sd
+        used = sd / dispersion**0.5
         between_showings = showing_dispersion(pairs, showings, estimate(used), prior_sd=used)
         dispersion = max(between_showings, (sd / unit / WEAKEST) ** 2)
-    return Spread(sd if prior_sd is None else prior_sd * dispersion**0.5, dispersion)
+    return Spread(sd, dispersion)
 
 
 def showing_dispersion(pairs: Pairs, showings: Showings, ratings: Ratings, *, prior_sd: float) -> float:

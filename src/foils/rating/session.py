@@ -25,7 +25,7 @@ from foils.data.collection import Collection
 from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Purse, RelevanceQuestions, digest
 from foils.mining.scorers import CrossEncoderScorer
-from foils.rating.estimators import ESTIMATORS
+from foils.rating.estimators import LINKS
 from foils.rating.judges import (
     ORDER,
     RELEVANCE,
@@ -106,7 +106,6 @@ class RatingSettings(Settings):
         degree: Number of comparisons per candidate; even.
         between: Comparisons with other queries; even. They give each query an offset.
         model: Model of the ratings.
-        prior_sd: Spread of the prior in probits or logits. Default: fitted to the answers.
         validate: Negatives that are also compared with the positive directly; borderline is a gap
             of 80 to 150.
     """
@@ -115,8 +114,7 @@ class RatingSettings(Settings):
 
     degree: Annotated[int, Option(least=2)] = 6
     between: Annotated[int | None, Option(least=2)] = None
-    model: Annotated[str, Option(flag="--rating-model", names=tuple(ESTIMATORS))] = "thurstone"
-    prior_sd: Annotated[float | None, Option(above=0, metavar="SD")] = None
+    model: Annotated[str, Option(flag="--rating-model", names=tuple(LINKS))] = "thurstone"
     validate: Annotated[str, Option(names=("none", "borderline", "all"))] = "none"
 
 
