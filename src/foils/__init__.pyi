@@ -34,7 +34,6 @@ import foils.rating.session
 import foils.searching.dimensions
 import foils.searching.doors
 import foils.searching.runs
-import foils.selection.benefit
 import foils.selection.doors
 import foils.training.doors
 import foils.training.settings
@@ -264,7 +263,7 @@ def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table",
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
     "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.doors.Selected | foils.selection.doors.ByBenefit: ...
 def train(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike | None = ..., *,
     model: foils.training.doors.ModelLike = ..., output: str | pathlib.Path, reranker: bool = ...,
     batches: typing.Literal["random", "hobit", "hobit-c", "ngame", "walks", "b3", "progress"] = ...,

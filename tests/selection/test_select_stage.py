@@ -10,20 +10,11 @@ import pytest
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.data.negatives import negatives_table
-from foils.deciding import BeliefSettings
 from foils.deciding.benefit import HARM
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.selection import LearningProgress, adapted_gap, curriculum, simans, stage_of
-from foils.selection.benefit import (
-    HARMFUL,
-    NOT_CHOSEN,
-    Candidates,
-    list_benefit,
-    most_useful,
-    select_by_benefit,
-)
-from foils.selection.doors import select
+from foils.selection.doors import HARMFUL, NOT_CHOSEN, Candidates, list_benefit, most_useful, select
 from foils.selection.rules import tier_max
 from hidden_positives import WorldEncoder, decided, hidden_world, mined, oracle, true_share
 from rated_rows import rows_of
@@ -269,13 +260,17 @@ def test_where_pulls_are_equal_the_least_likely_false_are_taken_first():
     )
 
 
+def by_benefit(world, sources, encoder, folder, judged):
+    models = {"encoder": encoder, "vectors": VectorStore(folder / "vectors"), "temperature": 0.1}
+    return select(sources, by="benefit", settings={"top": 5}, collection=world.collection, **models, **judged)
+
+
 @pytest.fixture(scope="module")
 def spoilt(tmp_path_factory):
     world, folder = hidden_world(9, labelled=0.15), tmp_path_factory.mktemp("spoilt")
     sources = {name: table for name, table in mined(world).items() if name in NAMES}
     judged = {"labels": oracle(world, sources, 240)}
-    how = VectorStore(folder / "vectors"), BeliefSettings(**judged)
-    chosen = select_by_benefit(world.collection, sources, WorldEncoder(world), *how, top=5, temperature=0.1)
+    chosen = by_benefit(world, sources, WorldEncoder(world), folder, judged)
     return world, sources, chosen, folder, judged
 
 
@@ -342,8 +337,7 @@ def test_where_documents_do_not_recur_hard_negatives_weigh_less(spoilt):
         static = True
 
     world, sources, plain, folder, judged = spoilt
-    how = VectorStore(folder / "vectors"), BeliefSettings(**judged)
-    chosen = select_by_benefit(world.collection, sources, WordTable(world), *how, top=5, temperature=0.1)
+    chosen = by_benefit(world, sources, WordTable(world), folder, judged)
     false, weight = (chosen.table[name].to_numpy(zero_copy_only=False) for name in ("false_probability", "weight"))
     assert (weight[chosen.keep] < 1 - (1 + HARM) * false[chosen.keep]).all()
     assert chosen.provenance["settings"]["recurrence"] == 0

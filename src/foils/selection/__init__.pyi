@@ -1,9 +1,8 @@
-from .benefit import ByBenefit as ByBenefit
-from .benefit import Candidates as Candidates
-from .benefit import list_benefit as list_benefit
-from .benefit import most_useful as most_useful
-from .benefit import select_by_benefit as select_by_benefit
+from .doors import ByBenefit as ByBenefit
+from .doors import Candidates as Candidates
 from .doors import Selected as Selected
+from .doors import list_benefit as list_benefit
+from .doors import most_useful as most_useful
 from .rules import BOUNDS as BOUNDS
 from .rules import RULES as RULES
 from .rules import TIERS as TIERS

@@ -1,27 +1,48 @@
-"""From a rated table to the same with `keep, reason, weight, tier`, by a rule on ratings or by benefit."""
+"""From tables to the same with `keep, reason, weight`: by a rule on ratings, or what is worth most for the training.
+
+By benefit, the negatives of one source or of several are weighed together. A list S of a query is
+worth log(1 + X/Z)·Y/X, X = Σ x_j, Y = Σ x_j·ℓ_j·E[1 − (1 + κ)·π_j] over its negatives: the expected
+benefit (`foils.deciding.benefit`), which is linear in π, so that the mean over the belief is that
+of each π_j. Negatives that are expected to do harm are left out: without one X falls and Y rises.
+Of the others up to K are chosen greedily; where a source's own first K without the harmful ones are
+worth more together, they are taken instead. So no source with at most K negatives a query has a
+larger expected benefit.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
+from foils.data.run import grouped, ranks_within
+from foils.data.sources import NamedSource, SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import codes, provenance
-from foils.deciding import BeliefSettings
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.deciding import BeliefSettings, Decision, decide
+from foils.deciding.benefit import HARM
+from foils.encode.opening import AT_128, EncodingSettings, description
+from foils.mining.methods import fuse_sources
+from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.options import Needs, Option, door, settings_checked, settings_option, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
-from foils.selection.benefit import BENEFIT, TOP, ByBenefit, select_by_benefit
-from foils.selection.rules import RULES, RatedRows, Rows, Selection, rated_columns
+from foils.scoring.triplets import triplets_of_rows
+from foils.selection.rules import RULES, Floats, Marks, RatedRows, Rows, Selection, rated_columns
+
+BENEFIT = "benefit"
+HARMFUL = "expected to do more harm than good"
+NOT_CHOSEN = "not among the most useful"
+NOT_SCORED = "not scored"
+
+TOP = 10  # negatives of a query
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +98,7 @@ class Selected(Negatives):
         }
 
 
-def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negatives:
+def _marked_by_rule(negatives: Negatives, shown: Rows, selection: Selection) -> Negatives:
     """Return the table with what a rule says of the rows that it was shown."""
     weight, tier = np.zeros(len(negatives)), np.full(len(negatives), None, object)
     weight[shown], tier[shown] = selection.weight, selection.tier
@@ -89,7 +110,220 @@ def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negative
     return marked.with_columns({"weight": weight, "tier": pa.array(tier.tolist(), pa.string())})
 
 
-TEMPERATURE = 0.05
+@dataclass(frozen=True)
+class Candidates:
+    """Distinct negatives of some queries.
+
+    Attributes:
+        triplets: (k,) of the decision. `record`: (k,) the query of each, ascending.
+        pull: (k,) log x_j/Z of each.
+        gain: (k,) ℓ_j·E[1 − (1 + κ)·π_j] of each, at most 1.
+        lists: for each source the places of its negatives, (k,) marks.
+    """
+
+    triplets: Rows
+    record: Rows
+    pull: Floats
+    gain: Floats
+    lists: tuple[Marks, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByBenefit(Negatives):
+    """The rows of one source or several; kept are those whose lists have the largest expected benefit.
+
+    Attributes:
+        queries: that have candidates.
+        benefit: expected, mean over all queries; a query without a kept negative counts as 0.
+        of_sources: the same of each source as it is, by the same probabilities of its negatives.
+        decision: between the sources as they are.
+    """
+
+    queries: int
+    benefit: float
+    of_sources: Mapping[str, float]
+    decision: Decision
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts, and what the chosen negatives and each source are worth."""
+        counts = {"queries": self.queries, "candidates": len(self), "chosen": int(self.keep.sum())}
+        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in self.of_sources.items()}}
+        return [
+            *((name, f"{count:,}") for name, count in counts.items()),
+            *self.rejected_rows(),
+            *((name, number(value)) for name, value in worths.items()),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, the counts and the benefits."""
+        return {
+            "settings": self.provenance["settings"],
+            "queries": self.queries,
+            "candidates": len(self),
+            "kept": int(self.keep.sum()),
+            "rejected": self.rejected(),
+            "benefit": self.benefit,
+            "of_sources": dict(self.of_sources),
+            "decision": self.decision.to_json(),
+        }
+
+    def tables(self) -> list[Table]:
+        """Return the counts, and the decision between the sources as they are."""
+        return [*super().tables(), self.decision.table()]
+
+
+def list_benefit(pull: Floats, gain: Floats) -> float:
+    """Return log(1 + X)·Y/X of a list, X = Σ e^pull and Y = Σ e^pull·gain; 0 for an empty one."""
+    if not len(pull):
+        return 0.0
+    top = float(pull.max())
+    spread = np.exp(pull - top)
+    total = float(spread.sum())
+    return float(np.logaddexp(0.0, top + np.log(total)) * (spread @ gain) / total)
+
+
+def mean_benefit(candidates: Candidates, places: Rows, queries: int) -> float:
+    """Return the mean over queries of the benefit of the lists at these places, which are ascending."""
+    lists = [places[group] for group in grouped(candidates.record[places])]
+    return sum(list_benefit(candidates.pull[each], candidates.gain[each]) for each in lists) / max(queries, 1)
+
+
+def most_useful(candidates: Candidates, top: int) -> Rows:
+    """Return the places of the chosen negatives, ascending.
+
+    Args:
+        candidates: the negatives.
+        top: K, at least 1.
+    """
+    starts = np.searchsorted(candidates.record, np.arange(int(candidates.record.max(initial=-1)) + 2))
+    chosen: list[Rows] = []
+    with progress.task("choosing negatives", total=len(starts) - 1, unit="queries") as advance:
+        for first, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            useful = np.arange(first, end)[candidates.gain[first:end] > 0]
+            ways = [_greedy(candidates, useful, top)]
+            for has in candidates.lists:
+                listed = useful[has[useful]]
+                # In a list of one.
+                single = np.logaddexp(0.0, candidates.pull[listed]) * candidates.gain[listed]
+                ways.append(listed[np.argsort(-single, kind="stable")[:top]])
+            worth = [list_benefit(candidates.pull[way], candidates.gain[way]) for way in ways]
+            chosen.append(np.sort(ways[int(np.argmax(worth))]))
+            advance(1)
+    return np.concatenate([np.zeros(0, np.int64), *chosen])
+
+
+def _greedy(candidates: Candidates, places: Rows, top: int) -> Rows:
+    """Add what raises the list's benefit most, until nothing does or the list is full."""
+    pull, gain = candidates.pull[places], candidates.gain[places]
+    if not len(places):
+        return places
+    spread = np.exp(pull - pull.max())
+    scale, free = float(pull.max()), np.ones(len(places), bool)
+    total = useful = worth = 0.0
+    for _ in range(min(top, len(places))):
+        totals, sums = total + spread, useful + spread * gain
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.where(free & (totals > 0), np.logaddexp(0.0, scale + np.log(totals)) * sums / totals, -np.inf)
+        best = int(np.argmax(values))
+        if values[best] <= worth:
+            break
+        free[best], worth, total, useful = False, float(values[best]), float(totals[best]), float(sums[best])
+    return places[~free]
+
+
+def select_by_benefit(
+    collection: Collection,
+    sources: Sequence[NamedSource],
+    encoding: EncodingSettings,
+    belief: BeliefSettings,
+    *,
+    top: int,
+    temperature: float,
+    split: str,
+    seed: int,
+) -> ByBenefit:
+    """Keep each query's negatives, of all sources together, whose list has the largest expected benefit.
+
+    Args:
+        collection: documents, queries, judgements.
+        sources: of negatives.
+        encoding: the encoder that the training starts from.
+        belief: labels, what the training starts from, and in-batch negatives.
+        top: negatives of a query, at most.
+        temperature: τ of the training.
+        split: whose queries.
+        seed: of the belief.
+
+    Raises:
+        InputError: no negatives, fewer than two queries, labels that cannot be read, settings out of range.
+    """
+    Option(least=1).check("top", top)
+    tables = {each.name: each.negatives for each in sources}
+    encoder, store = encoding.open(collection)
+    decision = decide(
+        collection, tables, encoder, store, belief, split=split, temperature=temperature, seed=seed, records=None
+    )
+    candidates = _candidates(decision, list(tables), temperature)
+    chosen = most_useful(candidates, top)
+    settings = {"by": BENEFIT, "top": top, "temperature": temperature, "split": split,
+                "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decision.recurrence,
+                "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
+    count = len(decision.basis.measured.records)
+    lists = zip(tables, candidates.lists, strict=True)
+    union = fuse_sources(tables) if len(tables) > 1 else sources[0].negatives
+    return ByBenefit.of(
+        _marked_by_benefit(union, decision, candidates, chosen),
+        provenance=provenance("select", settings, inputs={each.name: each.digest for each in sources}, seed=seed),
+        title=f"{', '.join(tables)} by benefit",
+        queries=count,
+        benefit=mean_benefit(candidates, chosen, count),
+        of_sources={name: mean_benefit(candidates, np.flatnonzero(has), count) for name, has in lists},
+        decision=decision,
+        collection=collection,
+        split=split,
+    )
+
+
+def _candidates(decision: Decision, sources: Sequence[str], temperature: float) -> Candidates:
+    """The negatives of these sources: random ones that the decision drew beside them are left out."""
+    basis, records = decision.basis, decision.basis.measured.records
+    bits = [records.names.index(name) for name in sources]
+    triplets = np.flatnonzero(records.members & sum(1 << bit for bit in bits))
+    record = records.record[triplets]
+    gain = (1 - (1 + HARM) * basis.expected[triplets]) * basis.learnabilities(triplets)
+    s_n, s_p = basis.similarities(triplets)
+    pull = (s_n - s_p[record]) / temperature - np.logaddexp(0.0, basis.in_batch[record])
+    lists = tuple((records.members[triplets] >> bit & 1) == 1 for bit in bits)
+    return Candidates(triplets, record, pull, gain, lists)
+
+
+def _marked_by_benefit(union: Negatives, decision: Decision, candidates: Candidates, chosen: Rows) -> Negatives:
+    """The rows of all sources with what is believed of them; those that are not chosen are rejected.
+
+    The weight of a chosen one is the share of its pull that is expected to help, ℓ_j·E[1 − (1 + κ)·π_j].
+    """
+    measured, triplets = decision.basis.measured, candidates.triplets
+    count = len(measured.records.record)
+    known, kept = np.zeros(count, bool), np.zeros(count, bool)
+    known[triplets], kept[triplets[chosen]] = True, True
+    useful = np.full(count, np.nan)
+    useful[triplets] = candidates.gain
+    triplet = triplets_of_rows(union, measured.records)
+    scored = (triplet >= 0) & known[triplet]
+    keep = scored & kept[triplet] & ~_repeats(triplet)
+    weight = np.where(scored, useful[triplet], 0.0)
+    probability = pa.array(decision.basis.expected[triplet], mask=~scored)
+    table = union.with_columns({"false_probability": probability, "weight": np.where(keep, weight, 0.0)})
+    table = table.reject(scored & (weight <= 0), HARMFUL)
+    return table.reject(~scored, NOT_SCORED).reject(~keep, NOT_CHOSEN)
+
+
+def _repeats(triplet: Rows) -> Marks:
+    """Return which rows are of a triplet that an earlier row has already; −1 is none."""
+    order = np.argsort(triplet, kind="stable")
+    repeated = np.zeros(len(triplet), bool)
+    repeated[order] = (ranks_within(triplet[order]) > 0) & (triplet[order] >= 0)
+    return repeated
 
 
 def _check_selecting(by: str, collection: CollectionLike | None) -> None:
@@ -117,7 +351,7 @@ def select(
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,
-    temperature: Annotated[float, Option(above=0)] = TEMPERATURE,
+    temperature: Annotated[float, Option(above=0)] = 0.05,
     belief: BeliefSettings,
     reading: CollectionSettings,
     scale: ScaleSettings,
@@ -152,11 +386,9 @@ def select(
     loaded = None if collection is None else reading.open(collection)
     if by == BENEFIT and loaded is not None:
         chosen = settings_checked(by, {"top": TOP}, settings or {})
-        parts = as_sources(rated, loaded)
-        return select_by_benefit(
-            loaded, {each.name: each.negatives for each in parts}, *encoding.open(loaded), belief, **chosen,
-            temperature=temperature, split=split, seed=seed, digests={each.name: each.digest for each in parts},
-        )  # fmt: skip
+        named = as_sources(rated, loaded)
+        of_training = {"temperature": temperature, "split": split, "seed": seed}
+        return select_by_benefit(loaded, named, encoding, belief, **chosen, **of_training)
     if isinstance(rated, (list, tuple)) and len(rated) != 1:
         raise InputError(
             f"{len(rated)} tables; a rule on ratings takes one; give {spelled('by', BENEFIT)} to join them"
@@ -172,7 +404,7 @@ def select(
     rows = RatedRows(codes(part["query_id"]), **rated_columns(part, "gap", "elo", "preference"))
     selection = RULES[by](rows, **chosen, **drawing)
     return Selected.of(
-        _marked(negatives, shown, selection),
+        _marked_by_rule(negatives, shown, selection),
         provenance=provenance("select", {"by": by, **chosen}, inputs={"rated": source.digest}, seed=seed,
                               before=negatives.provenance),
         title=f"{source.name} by {by}", by=by, settings=chosen, seed=seed, selection=selection,
