@@ -101,8 +101,8 @@ def export(collection: foils.data.read.CollectionLike, source: foils.data.source
     add_judgements: foils.data.read.AddedLike = ...) -> foils.data.negatives.Exported: ...
 def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["random", "bm25", "dense", "cross-encoder",
     "ance", "trisampler"] = ..., *, top: int = ..., split: str = ..., ranks: tuple[int, int | None] | str | None = ...,
-    draw: typing.Literal["top", "uniform"] = ..., near_duplicate: float | None = ..., keep_positives: bool = ...,
-    seed: int = ..., pool: typing.Literal["random", "bm25", "dense"] = ..., pool_depth: int = ...,
+    draw: typing.Literal["top", "uniform"] = ..., near_duplicate: float | None = ..., pool: typing.Literal["random",
+    "bm25", "dense"] = ..., pool_depth: int = ..., keep_positives: bool = ..., seed: int = ...,
     language: typing.Literal["auto", "none", "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch",
     "dutch_porter", "english", "esperanto", "estonian", "finnish", "french", "german", "greek", "hindi", "hungarian",
     "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "persian", "polish", "porter", "portuguese",
@@ -218,10 +218,7 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
     max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ..., llm_model: foils.llm.asking.LanguageModelLike = ...,
-    base_url: str | None = ..., key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
-    concurrency: int = ..., price: foils.llm.asking.Price | None = ...,
-    max_cost: float | None = ...) -> foils.mining.scorers.ScoredPairs: ...
+    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.rating.session.JudgesLike = ..., between_judge: foils.rating.session.JudgeLike | None = ...,
     temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,

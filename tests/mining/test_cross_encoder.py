@@ -16,7 +16,7 @@ from foils.encode.models import load_cross_encoder
 from foils.mining import RandomRetriever, mine_negatives
 from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import TextPairs
-from foils.mining.scorers import CrossEncoderScorer, preferred_share, taught_pairs
+from foils.mining.scorers import CrossEncoderScorer
 from foils.rating import BiEncoderJudge
 from foils.runtime.errors import FailureError, InputError
 from foils.training.data import training_set
@@ -167,21 +167,9 @@ def test_a_teacher_needs_no_labels(use):
     labelled = foils.score_pairs(collection, table(collection), teacher=static_model(), **use)
     assert len(scored) == 80
     assert scored.table["teacher"].to_pylist() == labelled.table["teacher"].to_pylist()[:80]
-    assert np.isnan(scored.prefers_positive)  # no positive that it could prefer
     rated = foils.rate(bare, scored, judge=BiEncoderJudge(as_encoder(static_model(), EncoderSettings())), degree=2)
     lists = training_set(bare, rated, form="lists")
     assert np.isfinite(lists.teacher_scores()).sum() == 80
-
-
-def test_what_a_teacher_prefers_by_hand():
-    collection = made_up()
-    _, _, positive, pairs = taught_pairs(table(collection), collection, "train")
-    of_first = pairs.query_rows == 0
-    places = [*np.flatnonzero(of_first & positive), *np.flatnonzero(of_first & ~positive)]
-    assert len(places) == 5
-    scores = np.where(positive, 1.0, 0.0)
-    scores[places] = [2, 1, 2, 3, 3]  # one below, one tied, two above
-    assert preferred_share(pairs.query_rows, positive, scores) == pytest.approx((19 + 1.5 / 4) / 20)
 
 
 @pytest.mark.parametrize(

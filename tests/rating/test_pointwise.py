@@ -13,7 +13,7 @@ from foils.encode.opening import AT_128
 from foils.llm import LLMSettings
 from foils.rating import Candidates, LLMJudge, QuestionSettings, all_pairs, ask
 from foils.rating.session import JudgeSettings, Opening, open_judge
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import FailureError
 from judging import listed, numbers
 from llm_server import Reply, serving
 
@@ -75,30 +75,6 @@ def test_one_that_knows_nothing_is_stopped_in_the_trial(world):
         with pytest.raises(FailureError, match="not clearly better than chance"):
             foils.rate(collection, negatives, judge="llm:m,answer=relevance", base_url=server.url, degree=4)
         assert len(server.seen) <= 80
-
-
-def test_a_teacher_scores_by_the_same_answers(world, tmp_path):
-    collection, negatives = world
-    with serving(relevance) as server:
-        scored = foils.score_pairs(collection, negatives, teacher="llm:m", base_url=server.url, price=(1.0, 0.0))
-        asked_for = len(server.seen)
-        foils.score_pairs(collection, negatives, teacher="llm:m", base_url=server.url)
-        assert len(server.seen) - asked_for == 2 * QUERIES, "answers are kept, failures asked for again"
-    for row in scored.table.to_pylist():
-        value, expected = row["teacher"], LEVELS[row["doc_id"]]
-        assert np.isnan(value) if row["doc_id"] == "d2" else value == pytest.approx(expected, abs=1e-6)
-    assert scored.to_json()["language_models"]["m"]["requests"] == asked_for
-    assert scored.provenance["settings"]["teachers"][0]["prompt"] == "relevance-1"
-
-
-def test_what_it_does_not_heed_is_refused(world):
-    collection, negatives = world
-    with pytest.raises(InputError, match="not an encoder"):
-        foils.score_pairs(collection, negatives, teacher="llm:m", base_url="http://localhost:1/v1", max_length=64)
-    with pytest.raises(InputError, match="no effect"):
-        foils.score_pairs(collection, negatives, teacher="bi-encoder:m", base_url="http://localhost:1/v1")
-    with serving(lambda number, request: Reply("hm")) as server, pytest.raises(FailureError, match="cannot be read"):
-        foils.score_pairs(collection, negatives, teacher="llm:m", base_url=server.url)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 1.0])

@@ -20,7 +20,6 @@ from foils.mining.methods import (
     MINING_NEEDS,
     FilterSettings,
     Models,
-    RankingSettings,
     WindowSettings,
     check_mining,
 )
@@ -38,7 +37,6 @@ def mine(
     method: Annotated[str, Option(flag="--with", names=METHODS)] = "bm25",
     *,
     window: WindowSettings,
-    ranking: RankingSettings,
     lexical: BM25Settings,
     filters: FilterSettings,
     reading: CollectionSettings,
@@ -63,8 +61,8 @@ def mine(
         UnknownNameError: no such method.
     """
     loaded = reading.open(collection)
-    models = Models(loaded, window.split, filters, encoding, ranking, lexical, window.seed)
-    (miner, facts), top = models.miner(method, window), window.top
+    models = Models(loaded, window, filters, encoding, lexical)
+    (miner, facts), top = models.miner(method), window.top
 
     def mined(miner: Miner, **more: Any) -> Mined:
         ranks = {"ranks": miner.ranks} if miner.ranks != (0, None) else {}

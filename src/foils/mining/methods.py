@@ -85,6 +85,8 @@ class WindowSettings(Settings):
             the same chance.
         near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their
             sets of tokens; above 1, only those that equal one. In Python None rejects none.
+        pool: What a cross-encoder ranks anew.
+        pool_depth: Documents of the pool for each query.
         keep_positives: Keep the labelled positives that are ranked among the negatives in the
             table, rejected as such. `foils rate` compares them like the others; no other verb takes
             them for negatives.
@@ -97,23 +99,10 @@ class WindowSettings(Settings):
     ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
     draw: Annotated[str, Option(names=DRAWS, needs=_DRAW)] = "top"
     near_duplicate: Annotated[float | None, Option(above=0)] = 0.9
-    keep_positives: bool = False
-    seed: Annotated[int, Option(least=0)] = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class RankingSettings(Settings):
-    """What ranks the documents.
-
-    Attributes:
-        pool: What a cross-encoder ranks anew.
-        pool_depth: Documents of the pool for each query.
-    """
-
-    heading = "Ranking"
-
     pool: Annotated[str, Option(names=POOLS, needs=_POOLED)] = "bm25"
     pool_depth: Annotated[int, Option(least=1, needs=_POOLED)] = 100
+    keep_positives: bool = False
+    seed: Annotated[int, Option(least=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,12 +182,10 @@ class Models:
     """A collection, and the models that rank its documents or score its pairs, each loaded at first use."""
 
     collection: Collection
-    split: str
+    window: WindowSettings
     filters: FilterSettings
     encoding: EncodingSettings
-    ranking: RankingSettings = field(default_factory=RankingSettings)
     lexical: BM25Settings = field(default_factory=BM25Settings)
-    seed: int = 0
 
     @cached_property
     def encoder(self) -> tuple[Encoder, VectorStore]:
@@ -216,15 +203,15 @@ class Models:
     def retriever(self, method: str) -> tuple[Retriever, dict[str, Any]]:
         """Return what ranks by a method of METHODS, and what provenance says of it."""
         if method == "random":
-            return RandomRetriever(self.collection, seed=self.seed), {"seed": self.seed}
+            return RandomRetriever(self.collection, seed=self.window.seed), {"seed": self.window.seed}
         if method == "bm25":
             lexical = BM25Retriever(self.collection, **vars(self.lexical))
             return lexical, lexical.settings.facts
         if method in ("dense", "ance", "trisampler"):
-            rows, device = self.collection.queries_of(self.split), self.encoding.device
+            rows, device = self.collection.queries_of(self.window.split), self.encoding.device
             ranks = DenseRetriever.of_model(self.collection, *self.encoder, query_rows=rows, device=device, name=method)
             return ranks, {"encoder": description(self.encoder[0])}
-        name, depth = self.ranking.pool, self.ranking.pool_depth  # of a cross-encoder
+        name, depth = self.window.pool, self.window.pool_depth  # of a cross-encoder
         pool, of_pool = self.retriever(name)
         facts = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth, "pool": {name: of_pool}}
         return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
@@ -240,11 +227,11 @@ class Models:
         """Return the positives' scores by a scorer, or by a retriever that scores."""
         if not hasattr(scorer, "score"):
             raise InputError(f"this source gives no scores of the positives; choose {spelled('scorer')} encoder")
-        return PositiveScores.of(self.collection, scorer, self.collection.queries_of(self.split))
+        return PositiveScores.of(self.collection, scorer, self.collection.queries_of(self.window.split))
 
-    def miner(self, method: str, window: WindowSettings) -> tuple[Miner, dict[str, Any]]:
+    def miner(self, method: str) -> tuple[Miner, dict[str, Any]]:
         """Return what ranks, rejects and draws by a method of METHODS, and what provenance says of it."""
-        loaded = self.collection
+        loaded, window = self.collection, self.window
         retriever, of_method = self.retriever(method)
         scorer, scored_by = self.scorer()
         positives = partial(self.positive_scores, scorer or retriever)
@@ -300,7 +287,7 @@ def filter(
         raise InputError(f"no rule to filter by; give one of {', '.join(map(spelled, RULES))}")
     loaded = reading.open(collection)
     named = as_source(source, loaded)
-    models = Models(loaded, split, filters, encoding)
+    models = Models(loaded, WindowSettings(split=split), filters, encoding)
     scorer, scored_by = models.scorer()
     rules = filters.rules(partial(models.positive_scores, scorer))
     marked = filter_negatives(named.negatives, loaded, rules, scorer=scorer)

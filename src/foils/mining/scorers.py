@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,6 @@ import numpy.typing as npt
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.run import grouped
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder, Kind, activated, check_finite, cross_encoder_digest, logits
@@ -21,15 +20,13 @@ from foils.encode.models import check_one_output
 from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.tokens import LazyTexts
 from foils.encode.vectors import VectorStore, paired_products
-from foils.llm import LLMSettings, RelevanceQuestions, Usage, announce
-from foils.mining.rules import Marks, Scores, TextPairs
-from foils.runtime.errors import FailureError, InputError
-from foils.runtime.files import without_nan
+from foils.mining.rules import Scores, TextPairs
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option, door, refuse, spelled
-from foils.runtime.results import Table, number
+from foils.runtime.results import Table
 
 TEACHER = "teacher"
-KINDS = BI_ENCODER, CROSS_ENCODER, LLM = "bi-encoder", "cross-encoder", "llm"
+KINDS = BI_ENCODER, CROSS_ENCODER = "bi-encoder", "cross-encoder"
 _BREAK = "\x1f"  # between the length of the query, the query and the document
 
 if TYPE_CHECKING:
@@ -168,39 +165,29 @@ class ScoredPairs(Negatives):
     Attributes:
         name: of the teacher.
         pairs: that were scored.
-        prefers_positive: share of (positive, negative) of a query of which it prefers the positive.
-        models: name -> use, of a language model that was the teacher.
     """
 
     name: str
     pairs: int
-    prefers_positive: float
-    models: Mapping[str, Usage]
 
     def tables(self) -> list[Table]:
-        """Return what the teacher scored and prefers."""
-        columns = ("teacher", "pairs scored", "prefers the positive")
-        scored = Table(self.title, columns, [(self.name, f"{self.pairs:,}", number(self.prefers_positive))])
-        used = [row for name, use in self.models.items() for row in use.rows(name)]
-        return [scored, Table("Language model", ("", "value"), used)] if used else [scored]
+        """Return the teacher, and how many pairs it scored."""
+        return [Table(self.title, ("teacher", "pairs scored"), [(self.name, f"{self.pairs:,}")])]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings, and what the teacher scored and prefers."""
-        teacher = {"name": self.name, "pairs": self.pairs, "prefers_positive": self.prefers_positive}
-        used = {"language_models": {name: use.to_json() for name, use in self.models.items()}} if self.models else {}
-        return {"settings": self.provenance.get("settings", {}), "teachers": [without_nan(teacher)], **used}
+        """Return the settings, and what the teacher scored."""
+        teacher = {"name": self.name, "pairs": self.pairs}
+        return {"settings": self.provenance.get("settings", {}), "teachers": [teacher]}
 
 
 def check_teacher(teacher: EncoderLike, embedding: EmbeddingSettings) -> None:
-    """Refuse options of an encoder where none is the teacher."""
-    if _kind_of(teacher)[0] == LLM:
-        refuse(embedding.changed(), f"with {spelled('teacher', 'llm:MODEL')}, not an encoder; leave it out")
+    """Refuse options of an encoder where a cross-encoder is the teacher."""
     if _kind_of(teacher)[0] == CROSS_ENCODER:
         idle = {key: value for key, value in embedding.changed().items() if key not in (*OF_CROSS_ENCODERS, "vectors")}
         refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, an encoder; give it or leave it out")
 
 
-@door(check=check_teacher, needs={"llm": {"teacher": LLM}})
+@door(check=check_teacher)
 def score_pairs(
     collection: CollectionLike,
     source: SourceLike,
@@ -209,7 +196,6 @@ def score_pairs(
     split: str = "train",
     reading: CollectionSettings,
     embedding: EmbeddingSettings,
-    llm: LLMSettings,
 ) -> ScoredPairs:
     """Score kept negatives and positives by a teacher: a column `teacher`, for losses that learn from one.
 
@@ -219,9 +205,7 @@ def score_pairs(
 
     Args:
         teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL
-            by its logits, llm:MODEL, a language model on a server, by the logit of how likely it
-            takes a document for an answer. In Python also a SentenceTransformer, an `Encoder` or a
-            CrossEncoder.
+            by its logits. In Python also a SentenceTransformer, an `Encoder` or a CrossEncoder.
         split: Split of the judgements whose positives are scored, of queries with a kept negative.
 
     Example:
@@ -230,33 +214,20 @@ def score_pairs(
     Raises:
         InputError: a model or table that cannot be read, or the table has the column already.
         UnknownNameError: no such split.
-        FailureError: a score is infinite, or a language model answered no question.
+        FailureError: a score is infinite.
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
-    widened, rows, positive, pairs = taught_pairs(named.negatives, loaded, split)
+    widened, rows, pairs = taught_pairs(named.negatives, loaded, split)
     kind, model = _kind_of(teacher)
-    models: dict[str, Usage] = {}
     scorer: CrossEncoderScorer | EncoderScorer
-    if kind == LLM:
-        client = replace(llm, llm_model=model or llm.llm_model).client()
-        questions = RelevanceQuestions(client, llm.folder(loaded), sampling=llm.sampling())
-        of_model = {"name": f"{LLM}:{client.model}", **questions.described}
-        texts = loaded.query_texts(pairs.query_rows), pairs.documents[:]
-        announce([(client, questions.cost(questions.prompts(*texts)))])
-        scores = questions.scores(*texts)
-        models[client.model] = questions.asked
-        if len(scores) and np.isnan(scores).all():
-            why = ", ".join(questions.asked.failures)
-            raise FailureError(f"{client.model} answered no question ({why}); the next run asks them again")
+    if kind == CROSS_ENCODER:
+        scorer = CrossEncoderScorer.of(model, embedding)
     else:
-        if kind == CROSS_ENCODER:
-            scorer = CrossEncoderScorer.of(model, embedding)
-        else:
-            scorer = EncoderScorer(embedding.open_encoder(model, loaded), embedding.open_store())
-        scores, of_model = scorer.score(pairs), scorer.describe()
+        scorer = EncoderScorer(embedding.open_encoder(model, loaded), embedding.open_store())
     column = np.full(len(widened), np.nan)  # rows that are not scored
-    column[rows] = scores
+    column[rows] = scorer.score(pairs)
+    of_model = scorer.describe()
     facts = {"split": split, "teachers": [of_model]}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     return ScoredPairs.of(
@@ -267,17 +238,15 @@ def score_pairs(
         split=split,
         name=of_model["name"],
         pairs=len(rows),
-        prefers_positive=preferred_share(pairs.query_rows, positive, scores),
-        models=models,
     )
 
 
-def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, Marks, TextPairs]:
+def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, TextPairs]:
     """Return what a teacher scores: a table's kept negatives, and the labelled positives of their queries.
 
     Returns:
         The table, with a rejected row for each positive that had none; (n,) those of its rows that
-        are scored; (n,) which of them are positives; and their texts.
+        are scored; and their texts.
 
     Raises:
         UnknownNameError: no such split.
@@ -290,34 +259,16 @@ def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tu
     rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
     query_rows, texts = widened.texts_in(collection)
     pairs = TextPairs(collection, query_rows[rows], np.asarray(texts.rows)[rows], np.full(len(rows), np.nan), texts.own)
-    return widened, rows, np.isin(rows, of_positives), pairs
-
-
-def preferred_share(queries: Rows, positive: Marks, scores: Scores) -> float:
-    """Return the share of a query's (positive, negative) whose positive scores higher, ties counted half.
-
-    The mean over queries with a negative; NaN where there is none. Of a teacher that knows best,
-    what is missing to 1 are false negatives.
-
-    Args:
-        queries: (n,) query of each pair.
-        positive: (n,) which of the pairs are positives.
-        scores: (n,) of a teacher.
-    """
-    shares = []
-    for rows in grouped(queries):
-        above, below = scores[rows[positive[rows]]], scores[rows[~positive[rows]]]
-        if len(above) and len(below):
-            shares.append(((np.sign(above[:, None] - below) + 1) / 2).mean())
-    return float(np.mean(shares)) if shares else float("nan")
+    return widened, rows, pairs
 
 
 def _kind_of(teacher: Any) -> tuple[str, Any]:
+    """Return what kind of model a teacher is, and the model or its name."""
     if not isinstance(teacher, (str, Path)):
         pairs_alone = hasattr(teacher, "predict") and not hasattr(teacher, "encode")
         return (CROSS_ENCODER if pairs_alone else BI_ENCODER), teacher
     kind, _, model = str(teacher).partition(":")
-    if kind not in KINDS or not (model or kind == LLM):
+    if kind not in KINDS or not model:
         ways = ", ".join(f"{each}:MODEL" for each in KINDS)
         raise InputError(f"{spelled('teacher', teacher)}; expected one of {ways}")
     return kind, model

@@ -387,8 +387,9 @@ def select(
     if by == BENEFIT and loaded is not None:
         chosen = settings_checked(by, {"top": TOP}, settings or {})
         named = as_sources(rated, loaded)
-        of_training = {"temperature": temperature, "split": split, "seed": seed}
-        return select_by_benefit(loaded, named, encoding, belief, **chosen, **of_training)
+        return select_by_benefit(
+            loaded, named, encoding, belief, **chosen, temperature=temperature, split=split, seed=seed
+        )
     if isinstance(rated, (list, tuple)) and len(rated) != 1:
         raise InputError(
             f"{len(rated)} tables; a rule on ratings takes one; give {spelled('by', BENEFIT)} to join them"
