@@ -280,13 +280,7 @@ def _sample(records: Rows, of_sources: Sequence[Rows], count: int, seed: int) ->
 
 def left_out(dropped: Mapping[str, int]) -> str:
     """Return in words what was left out of a source: negatives by reason, and queries; or nothing."""
-
-    def words(why: str, count: int) -> str:
-        if why == NO_NEGATIVE:
-            return f"{count:,} {why}"
-        return f"{count:,} negative{'' if count == 1 else 's'} ({why})"
-
-    return ", ".join(words(why, count) for why, count in dropped.items() if count)
+    return ", ".join(f"{why}: {count:,}" for why, count in dropped.items())
 
 
 @dataclass
