@@ -104,19 +104,37 @@ def describe(collection: CollectionLike, *, reading: CollectionSettings) -> Desc
     Example:
         foils describe pairs.csv --columns query=question,positive=answer
     """
-    return describe_collection(reading.open(collection))
+    loaded = reading.open(collection)
+    positives, splits = loaded.known_positives, {name: _split(loaded, name) for name in loaded.splits}
+    (documents, equal_documents), (queries, equal_queries) = map(_lengths, (loaded.documents, loaded.queries))
+    shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
+    examples = [loaded.query_texts(positives.query_rows[shown]), loaded.document_texts(positives.first[shown])]
+    some = np.unique(np.linspace(0, len(loaded.documents) - 1, SAMPLE).astype(int))
+    single = float(np.mean([len({*alphanumeric(text)}) <= 1 for text in loaded.document_texts(some)]))
+    return Description(
+        name=loaded.name,
+        digest=loaded.digest,
+        documents=len(loaded.documents),
+        queries=len(loaded.queries),
+        lengths={"documents": documents, "queries": queries},
+        equal_documents=equal_documents,
+        equal_queries=equal_queries,
+        splits=splits,
+        examples=[(_short(query), _short(document)) for query, document in zip(*examples, strict=True)],
+        warnings=_warnings(splits, equal_documents, single, documents[1]),
+        read_as=loaded.read_as,
+    )
 
 
-def describe_collection(collection: Collection) -> Description:
-    """Count, measure and look over a collection.
+def _warnings(splits: Mapping[str, SplitFacts], equal: int, single: float, long: int) -> list[str]:
+    """Return what one should know before training, in sentences.
 
     Args:
-        collection: any; its texts are read once.
+        splits: by name.
+        equal: documents that have copies.
+        single: share of the documents that have a single word, in [0, 1].
+        long: words that 95 of 100 documents have at most.
     """
-    positives, splits = collection.known_positives, {name: _split(collection, name) for name in collection.splits}
-    (documents, equal_documents), (queries, equal_queries) = map(_lengths, (collection.documents, collection.queries))
-    shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
-    examples = [collection.query_texts(positives.query_rows[shown]), collection.document_texts(positives.first[shown])]
     warnings = []
     if splits and TRAIN not in splits:
         first = next(iter(splits))
@@ -129,27 +147,13 @@ def describe_collection(collection: Collection) -> Description:
             warnings.append(f"{share} of the positives of {name} are in train: known documents.")
         if not split.pairs:
             warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
-    if equal_documents:
-        warnings.append(f"{equal_documents:,} documents have copies; a positive's copy looks like a hard negative.")
-    some = np.unique(np.linspace(0, len(collection.documents) - 1, SAMPLE).astype(int))
-    single = np.mean([len({*alphanumeric(text)}) <= 1 for text in collection.document_texts(some)])
+    if equal:
+        warnings.append(f"{equal:,} documents have copies; a positive's copy looks like a hard negative.")
     if single > 0.5:
         warnings.append(f"{100 * single:.0f} % of the documents have a single word: BM25 finds little here.")
-    if documents[1] > LONG:
-        warnings.append(f"One document in twenty has more than {documents[1]:,} words; encoders cut long texts.")
-    return Description(
-        name=collection.name,
-        digest=collection.digest,
-        documents=len(collection.documents),
-        queries=len(collection.queries),
-        lengths={"documents": documents, "queries": queries},
-        equal_documents=equal_documents,
-        equal_queries=equal_queries,
-        splits=splits,
-        examples=[(_short(query), _short(document)) for query, document in zip(*examples, strict=True)],
-        warnings=warnings,
-        read_as=collection.read_as,
-    )
+    if long > LONG:
+        warnings.append(f"One document in twenty has more than {long:,} words; encoders cut long texts.")
+    return warnings
 
 
 def _split(collection: Collection, name: str) -> SplitFacts:

@@ -436,9 +436,7 @@ class Fusion:
         Raises:
             FormatError: the file is damaged.
         """
-        if not isinstance(folder, (str, Path)):
-            return None
-        path = Path(folder) / TUNED_FILE
+        path = Path(folder) / TUNED_FILE if isinstance(folder, (str, Path)) else Path()
         if not path.is_file():
             return None
         try:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from foils.data import load_collection
-from foils.data.description import describe_collection
+from foils.data.description import describe
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
 from foils.data.records import read_sealed
 from foils.data.sources import SourcesLike, as_sources
@@ -133,7 +133,7 @@ def tune(
         "reason": "train is trained on, dev chooses, test is reported as it comes",
     }
     plan = Plan({"given": json.loads(json.dumps(given, default=str))})
-    warnings = describe_collection(whole).warnings
+    warnings = describe(whole).warnings
     for each in warnings:
         log.info("warning: %s", each)
     if output is None or explain:
