@@ -7,8 +7,7 @@ import logging
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -122,9 +121,6 @@ class Pair:
     document: str
 
 
-GONE: Any = object()  # an answer that was taken back
-
-
 @dataclass
 class LabelSheet:
     """The drawn pairs and their answers.
@@ -137,7 +133,7 @@ class LabelSheet:
         pairs: key -> columns in the file, less answer and judge: of the drawn pairs, then of others
             that are labelled.
         provenance: of the file.
-        answers: (key, judge) -> 1, 0, None for a pair that was skipped, or `GONE`.
+        answers: (key, judge) -> 1, 0, or None for a pair that was skipped.
     """
 
     path: Path | None
@@ -146,7 +142,7 @@ class LabelSheet:
     shown: Sequence[Pair]
     pairs: dict[str, dict[str, Any]]
     provenance: Provenance = field(default_factory=dict)
-    answers: dict[tuple[str, str], Any] = field(default_factory=dict)
+    answers: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, path: Path | None, collection: Collection, universe: PairPool, drawn: Drawn, **more: Any) -> LabelSheet:
@@ -189,20 +185,15 @@ class LabelSheet:
         """Return key -> judge -> 1, 0 or None, of every pair."""
         judged: dict[str, dict[str | None, int | None]] = {key: {} for key in self.pairs}
         for (key, judge), answer in self.answers.items():
-            if answer is not GONE:
-                judged[key][judge] = answer
+            judged[key][judge] = answer
         return judged
 
     def open(self, judge: str) -> list[int]:
         """Return the places of the drawn pairs that a judge has neither judged nor skipped."""
-        return [place for place, key in enumerate(self.keys) if not self.has(key, judge)]
+        return [place for place, key in enumerate(self.keys) if (key, judge) not in self.answers]
 
-    def has(self, key: str, judge: str) -> bool:
-        """Tell whether a judge has judged or skipped a pair."""
-        return self.answers.get((key, judge), GONE) is not GONE
-
-    def record(self, place: int, judge: str, relevant: Any) -> None:
-        """Keep an answer, None for a pair that is skipped; `GONE` takes one back, where there is one."""
+    def record(self, place: int, judge: str, relevant: int | None) -> None:
+        """Keep an answer, None for a pair that is skipped."""
         self.answers[self.keys[place], judge] = relevant
 
     def labels(self) -> Labels:
@@ -282,65 +273,40 @@ def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pa
     ]
 
 
-QUESTION = "Is the document relevant, too?   y yes   n no   s skip   u undo   q quit"
+QUESTION = "Is the document relevant, too?   y yes   n no   s skip   q quit   (then Enter)"
 LONGEST = 1_500  # characters of a text that are shown
 _RELEVANT = {"y": 1, "n": 0, "s": None}
 
 
-def go_through(sheet: LabelSheet, judge: str, key: Callable[[], str], *, out: IO[str], width: int = 100) -> None:
+def go_through(sheet: LabelSheet, judge: str, read: Callable[[], str], *, out: IO[str], width: int = 100) -> None:
     """Ask until no pair is open, or the person quits; every answer is written before the next question.
 
     Args:
         sheet: of the drawn pairs.
         judge: name of the person.
-        key: returns what was pressed or typed, "" at the end of the input, which means to quit.
+        read: returns the line that was typed, "" at the end of the input, which means to quit.
         out: where the texts are shown.
         width: of a line, in characters.
     """
-    places, at = sheet.open(judge), 0
+    places = sheet.open(judge)
     done = len(sheet.keys) - len(places)
-    while at < len(places):
-        print(f"\n─── {done + at + 1} of {len(sheet.keys)} " + "─" * 40, file=out)
-        for name, text in vars(sheet.shown[places[at]]).items():
+    for place in places:
+        print(f"\n─── {done + 1} of {len(sheet.keys)} " + "─" * 40, file=out)
+        for name, text in vars(sheet.shown[place]).items():
             harmless = "".join(each if each.isprintable() else " " for each in shortened(text, LONGEST))
             if text:
                 head, rest = f"{name:<10}", " " * 10
                 print(textwrap.fill(harmless, width, initial_indent=head, subsequent_indent=rest), file=out)
         answer = ""
-        while answer not in (*_RELEVANT, "u", "q"):
+        while answer not in (*_RELEVANT, "q"):
             print(QUESTION, file=out, flush=True)
-            pressed = key()
-            answer = pressed.strip().lower()[:1] if pressed else "q"
+            answer = (read() or "q").strip().lower()[:1]
         if answer == "q":
             break
-        if answer == "u":
-            at = max(at - 1, 0)
-            sheet.record(places[at], judge, GONE)
-        else:
-            sheet.record(places[at], judge, _RELEVANT[answer])
-            at += 1
+        sheet.record(place, judge, _RELEVANT[answer])
         sheet.write()
-    print(f"{done + at} of {len(sheet.keys)} pairs; the answers are in {sheet.path}", file=out, flush=True)
-
-
-@contextmanager
-def keys_of_terminal() -> Iterator[Callable[[], str]]:
-    """Give what reads a key from this terminal, or a line where there is none that gives keys."""
-    try:
-        import termios
-        import tty
-
-        before = termios.tcgetattr(sys.stdin) if sys.stdin.isatty() else None
-    except ImportError:  # not on Windows
-        before = None
-    if before is None:
-        yield sys.stdin.readline
-        return
-    try:
-        tty.setcbreak(sys.stdin)
-        yield lambda: sys.stdin.read(1)
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        done += 1
+    print(f"{done} of {len(sheet.keys)} pairs; the answers are in {sheet.path}", file=out, flush=True)
 
 
 # Who judges
@@ -605,7 +571,7 @@ def ask_program(
     shown = dict(zip(keys, shown_of(sheet.collection, [sheet.pairs[key] for key in keys]), strict=True))
     if hasattr(judge, "cost"):
         announce([(questions[0].client, judge.cost(*_compared(judge, [*shown.values()])))])
-    missing = [key for key in keys if not sheet.has(key, name)]
+    missing = [key for key in keys if (key, name) not in sheet.answers]
     for key, answer in zip(missing, judged_by(judge, [shown[key] for key in missing]), strict=True):
         if answer is not None:
             sheet.answers[key, name] = int(answer)
@@ -692,8 +658,7 @@ def label(
         of_sheet = {"sheet": str(labelling.sheet), "in_sheet": len(unanswered)}
     elif who == TERMINAL or (who is None and not labelling.answers):
         width = min(get_terminal_size().columns, 120)
-        with keys_of_terminal() as key:
-            go_through(sheet, labelling.labeller, key, out=sys.stderr, width=width)
+        go_through(sheet, labelling.labeller, sys.stdin.readline, out=sys.stderr, width=width)
     elif by_program(who):
         program, judge = open_program(who, loaded, llm, encoding)
         query_ids = universe.table["query_id"]
