@@ -139,7 +139,7 @@ def test_errors(tiny):
     with pytest.raises(InputError, match=r"1 query_ids are not in the collection tiny \(first: 'x y'\)"):
         make_records(tiny, {"s": negatives([("x y", "n", None)])}, split="train")
     refused("63 sources; at most 62", make_records, tiny, {f"s{i}": good for i in range(63)}, split="train")
-    with pytest.raises(InputError, match=r"equal \(1 negative \(equal to a positive\).* empty \("):
+    with pytest.raises(InputError, match=r"equal \(equal to a positive: 1.* empty \("):
         make_records(tiny, {"equal": negatives([("q", "e", None)]), "empty": negatives([])}, split="train")
 
 

@@ -22,7 +22,6 @@ MOST_DEV = {"encoder": 1_000, "reranker": 200}  # queries that are chosen on
 WHOLE_SHARE, BASE_SHARE, DEV_SHARE, TEST_SHARE = 0.1, 0.2, 0.03, 0.15
 """Of the time: what embedding all documents may take for dev to have them all, and for the base to
 embed them once; what one measurement on dev takes otherwise; and what test takes of a reranker."""
-MOST_EPOCHS = 10  # of the longest training that is tried
 LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 2_000, 50, 20
 MOST_TRAINED = 3.0
 """Times the time that is left in which a row of each training query has to fit, by what whole

@@ -28,7 +28,6 @@ from foils.encode.opening import computes_bfloat16
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.experiments.plan import (
     HARD,
-    MOST_EPOCHS,
     MOST_TRAINED,
     Plan,
     Section,
@@ -74,7 +73,7 @@ SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries mined for the decision, and
 SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60")
 WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the model beside BM25
 DEPTH = 10  # of the measure
-MOST_TRAININGS = 16
+MOST_TRAININGS, MOST_EPOCHS = 16, 10  # that are tried; of the longest of them
 DECISION_SHARE = 0.2  # of the time that is left before negatives are mined
 PLAIN_SHARE = 0.8  # of the time that is left, which the plain training may take
 LEAST_STEPS, SHORT = 100, 128  # of it, and tokens that its texts are cut to first, where time is short
