@@ -33,7 +33,7 @@ import numpy as np
 import foils
 from common import hidden, load, narrowed, save
 from foils.data import Collection, Labels, Negatives, Run, load_collection
-from foils.encode.opening import AT_128
+from foils.encode.vectors import AT_128
 from foils.evaluation import dense_run, evaluate_runs
 from foils.labelling.doors import pairs_in
 from foils.labelling.relabelling import answers_of, evidence_of, verdicts_of, with_errors

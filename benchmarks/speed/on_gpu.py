@@ -44,8 +44,8 @@ from foils.data.negatives import negatives_table
 from foils.encode import EncoderSettings, SentenceEncoder, Vectors, VectorStore
 from foils.encode.models import load_model
 from foils.encode.nearest import gpu, top_inner_products
-from foils.encode.opening import EncodingSettings
 from foils.encode.tokens import plain_tokenizer
+from foils.encode.vectors import EncodingSettings
 from foils.runtime.files import write_json
 from foils.training.data import training_set
 from foils.training.fit import train_model

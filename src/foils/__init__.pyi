@@ -13,7 +13,7 @@ import foils.data.labels
 import foils.data.negatives
 import foils.data.read
 import foils.data.sources
-import foils.encode.opening
+import foils.encode.vectors
 import foils.evaluation.doors
 import foils.experiments.analysis
 import foils.experiments.doors
@@ -82,11 +82,11 @@ def batch(collection: foils.data.read.CollectionLike, method: typing.Literal["ra
     form: typing.Literal["triplets", "lists", "pairs"] | None = ..., per_query: int | None = ...,
     max_positives: int | None = ..., columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    ray: str | None = ..., encoder: foils.encode.vectors.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
     "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.batching.plan.BatchPlan: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.batching.plan.BatchPlan: ...
 def describe(collection: foils.data.read.CollectionLike, *, columns: collections.abc.Mapping[str, str] | None = ...,
     corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.data.description.Description: ...
@@ -109,14 +109,14 @@ def mine(collection: foils.data.read.CollectionLike, method: typing.Literal["ran
     "romanian", "russian", "serbian", "sesotho", "spanish", "swedish", "tamil", "turkish", "yiddish"] = ...,
     k1: float | None = ..., b: float | None = ..., margin: float | None = ..., relative_margin: float | None = ...,
     max_score: float | None = ..., min_score: float | None = ..., scorer: typing.Literal["own", "encoder",
-    "cross-encoder"] = ..., cross_encoder: foils.encode.opening.CrossEncoderLike | None = ...,
+    "cross-encoder"] = ..., cross_encoder: foils.encode.vectors.CrossEncoderLike | None = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ..., ray: str | None = ...,
-    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    encoder: foils.encode.vectors.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
     trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.candidates.Mined: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.mining.candidates.Mined: ...
 def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluation.doors.SystemsLike | None = ..., *,
     run: foils.evaluation.doors.SystemsLike | None = ..., reranker: foils.evaluation.doors.SystemsLike | None = ...,
     split: str = ..., measures: str | collections.abc.Sequence[str] = ..., top: int = ..., rerank_depth: int = ...,
@@ -130,7 +130,7 @@ def evaluate(collection: foils.data.read.CollectionLike, systems: foils.evaluati
     ray: str | None = ..., max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.evaluation.doors.Evaluation: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.evaluation.doors.Evaluation: ...
 def demo(output: str | pathlib.Path = ..., *, encoder: str = ..., model: str = ...,
     seed: int = ...) -> foils.experiments.doors.Demo: ...
 def merge(base: str, tuned: str, *, output: str | pathlib.Path, alpha: float = ..., reranker: bool = ...,
@@ -164,11 +164,11 @@ def score(collection: foils.data.read.CollectionLike, sources: foils.data.source
     ray: str | None = ..., llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ...,
     key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.asking.Price | None = ..., max_cost: float | None = ...,
-    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    encoder: foils.encode.vectors.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
     trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.experiments.score.Scored: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.experiments.score.Scored: ...
 def label(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *, n: int = ...,
     ask: foils.labelling.doors.AskLike | None = ..., output: str | pathlib.Path | None = ...,
     sheet: str | pathlib.Path | None = ..., answers: foils.data.read.AddedLike = ..., labeller: str = ...,
@@ -177,19 +177,19 @@ def label(collection: foils.data.read.CollectionLike, sources: foils.data.source
     llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
     llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.asking.Price | None = ..., max_cost: float | None = ...,
-    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    encoder: foils.encode.vectors.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
     trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.doors.Labelled: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.labelling.doors.Labelled: ...
 def relabel(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     labels: foils.data.read.AddedLike = ..., positive_precision: float = ..., split: str = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
-    add_judgements: foils.data.read.AddedLike = ..., encoder: foils.encode.opening.EncoderLike = ...,
+    add_judgements: foils.data.read.AddedLike = ..., encoder: foils.encode.vectors.EncoderLike = ...,
     max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.labelling.relabelling.Relabelled: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.labelling.relabelling.Relabelled: ...
 def generate(collection: foils.data.read.CollectionLike, *, top: int = ..., split: str = ..., seed: int = ...,
     limit: int | None = ..., prompt: foils.llm.questions.TemplateLike = ..., domain: str | None = ...,
     llm_model: foils.llm.asking.LanguageModelLike = ..., base_url: str | None = ..., key_variable: str = ...,
@@ -200,25 +200,25 @@ def generate(collection: foils.data.read.CollectionLike, *, top: int = ..., spli
 def filter(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     margin: float | None = ..., relative_margin: float | None = ..., max_score: float | None = ...,
     min_score: float | None = ..., scorer: typing.Literal["own", "encoder", "cross-encoder"] = ...,
-    cross_encoder: foils.encode.opening.CrossEncoderLike | None = ..., split: str = ...,
+    cross_encoder: foils.encode.vectors.CrossEncoderLike | None = ..., split: str = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ..., ray: str | None = ...,
-    encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
+    encoder: foils.encode.vectors.EncoderLike = ..., max_length: int | None = ..., device: str | None = ...,
     query_prompt: str | None = ..., document_prompt: str | None = ..., similarity: typing.Literal["cosine",
     "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ...,
     trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.data.negatives.Negatives: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.data.negatives.Negatives: ...
 def fuse(collection: foils.data.read.CollectionLike, sources: foils.data.sources.SourcesLike, *,
     method: typing.Literal["union", "rrf"] = ..., top: int | None = ..., rrf_k: float = ...,
     columns: collections.abc.Mapping[str, str] | None = ..., corpus: foils.data.read.TableLike | None = ...,
     add_judgements: foils.data.read.AddedLike = ...) -> foils.mining.methods.Fused: ...
 def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
-    teacher: foils.encode.opening.EncoderLike, split: str = ..., columns: collections.abc.Mapping[str,
+    teacher: foils.encode.vectors.EncoderLike, split: str = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
     max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.mining.scorers.ScoredPairs: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
     judge: foils.rating.session.JudgesLike = ..., between_judge: foils.rating.session.JudgeLike | None = ...,
     temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,
@@ -229,12 +229,12 @@ def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.
     key_variable: str = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
     price: foils.llm.asking.Price | None = ..., max_cost: float | None = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    ray: str | None = ..., encoder: foils.encode.vectors.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
     "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.rating.doors.Rated: ...
-def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.opening.EncoderLike = ...,
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.rating.doors.Rated: ...
+def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.vectors.EncoderLike = ...,
     dimensions: foils.searching.dimensions.Method | None = ..., run: str | pathlib.Path | None = ...,
     query: str | collections.abc.Sequence[str] | None = ..., queries: str | pathlib.Path | None = ...,
     top: int | None = ..., split: str = ..., feedback_depth: int = ..., tune: str | None = ..., measure: str = ...,
@@ -249,18 +249,18 @@ def search(collection: foils.data.read.CollectionLike, *, model: foils.encode.op
     ray: str | None = ..., max_length: int | None = ..., device: str | None = ..., query_prompt: str | None = ...,
     document_prompt: str | None = ..., similarity: typing.Literal["cosine", "dot"] | None = ...,
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.doors.Answered: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.searching.runs.Searched | foils.searching.doors.Answered: ...
 def select(rated: foils.data.sources.SourcesLike, *, by: typing.Literal["table", "percentile", "mixture", "relative",
     "simans", "denoise", "optimal", "curriculum", "benefit"] = ..., settings: collections.abc.Mapping[str,
     typing.Any] | None = ..., collection: foils.data.read.CollectionLike | None = ..., split: str = ...,
     seed: int = ..., temperature: float = ..., labels: foils.data.labels.LabelsLike | None = ...,
     starts: typing.Literal["encoder", "nothing"] = ..., in_batch: int = ..., columns: collections.abc.Mapping[str,
     str] | None = ..., corpus: foils.data.read.TableLike | None = ..., add_judgements: foils.data.read.AddedLike = ...,
-    ray: str | None = ..., encoder: foils.encode.opening.EncoderLike = ..., max_length: int | None = ...,
+    ray: str | None = ..., encoder: foils.encode.vectors.EncoderLike = ..., max_length: int | None = ...,
     device: str | None = ..., query_prompt: str | None = ..., document_prompt: str | None = ...,
     similarity: typing.Literal["cosine", "dot"] | None = ..., precision: typing.Literal["auto", "float32", "bfloat16",
     "float16"] = ..., trust_remote_code: bool = ...,
-    vectors: foils.encode.opening.StoreLike | None = ...) -> foils.selection.doors.Selected | foils.selection.doors.ByBenefit: ...
+    vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.selection.doors.Selected | foils.selection.doors.ByBenefit: ...
 def train(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike | None = ..., *,
     model: foils.training.doors.ModelLike = ..., output: str | pathlib.Path, reranker: bool = ...,
     batches: typing.Literal["random", "hobit", "hobit-c", "ngame", "walks", "b3", "progress"] = ...,

@@ -51,5 +51,5 @@ def loaded(monkeypatch):
         return HashingEncoder()
 
     monkeypatch.setattr("foils.encode.load_encoder", load)
-    monkeypatch.setattr("foils.encode.opening.load_encoder", load)
+    monkeypatch.setattr("foils.encode.vectors.load_encoder", load)
     return asked

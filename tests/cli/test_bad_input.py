@@ -88,7 +88,7 @@ def test_vectors_that_are_not_finite_are_a_failure(foils, world, monkeypatch):
             return super().encode(texts, kind) * np.nan
 
     monkeypatch.setenv("FOILS_CACHE", str(world / "cache"))
-    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: Broken())
+    monkeypatch.setattr("foils.encode.vectors.load_encoder", lambda name, settings: Broken())
     ended = foils("mine", "small", "--with", "dense", "-o", "out")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("foils: failed: 3 vectors of hashing are NaN or infinite (first text: ")

@@ -45,7 +45,7 @@ def test_the_cross_encoder_options_reach_the_cross_encoder(foils, folder, tmp_pa
         asked.append((name, settings))
         raise InputError("not loaded")
 
-    for place in ("foils.encode.models.load_cross_encoder", "foils.encode.opening.load_cross_encoder"):
+    for place in ("foils.encode.models.load_cross_encoder", "foils.encode.vectors.load_cross_encoder"):
         monkeypatch.setattr(place, load)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "first.trec").write_text("q1 Q0 d1 1 2.0 first\n")
@@ -59,7 +59,7 @@ def test_the_cross_encoder_options_reach_the_cross_encoder(foils, folder, tmp_pa
 def test_a_second_run_encodes_nothing(foils, folder, tmp_path, monkeypatch):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     encoder = HashingEncoder()
-    for place in ("foils.encode.load_encoder", "foils.encode.opening.load_encoder"):
+    for place in ("foils.encode.load_encoder", "foils.encode.vectors.load_encoder"):
         monkeypatch.setattr(place, lambda name, settings: encoder)
     source = tmp_path / "bm25.parquet"
     assert foils("mine", folder, "-o", source).status == 0

@@ -79,7 +79,7 @@ def world(made, tmp_path, monkeypatch, loaded, small):
     """Change to a copy of that folder, in which a language model's server answers."""
     shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("foils.encode.opening.load_cross_encoder", lambda name, **_: Reranker())
+    monkeypatch.setattr("foils.encode.vectors.load_cross_encoder", lambda name, **_: Reranker())
     monkeypatch.setitem(OPENERS, "pydocs", lambda _: replace(small, name="pydocs"))
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
     with serving(lambda *_: reply) as server:

@@ -21,7 +21,7 @@ from sentence_transformers.cross_encoder.modules import LogitScore
 from sentence_transformers.sentence_transformer import modules
 from transformers import BertConfig, BertForMaskedLM
 
-from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder, opening
+from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder, vectors
 from foils.encode import encoder as forward_module
 from foils.encode.encoder import (
     check_finite,
@@ -34,8 +34,7 @@ from foils.encode.encoder import (
     weights_digest,
 )
 from foils.encode.models import _PUBLISHED_SHA256, load_cross_encoder, load_model
-from foils.encode.opening import EncodingSettings, computes_bfloat16
-from foils.encode.vectors import cosine_loss
+from foils.encode.vectors import EncodingSettings, computes_bfloat16, cosine_loss
 from foils.experiments.score import score
 from foils.runtime.errors import FailureError, UnknownNameError
 from foils.training.models import load_trainable
@@ -261,7 +260,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def native(monkeypatch):
-    monkeypatch.setattr(opening, "computes_bfloat16", lambda device: True)
+    monkeypatch.setattr(vectors, "computes_bfloat16", lambda device: True)
 
 
 def opened(folder: Path, store: Path, **settings: Any) -> SentenceEncoder:
@@ -320,7 +319,7 @@ def test_without_it_float32_stays_and_nothing_is_encoded(folder, tmp_path, monke
 def test_vectors_that_change_too_much_stay_in_float32(broken, folder, tmp_path, native, monkeypatch, caplog):
     caplog.set_level(logging.INFO, logger="foils.encode")
     if broken == "rounded":
-        monkeypatch.setattr(opening, "LEAST_COSINE", 1 - 1e-12)
+        monkeypatch.setattr(vectors, "LEAST_COSINE", 1 - 1e-12)
     else:
         real = forward_module.model_outputs
 

@@ -11,7 +11,7 @@ import foils
 from foils.cli.app import run
 from foils.encode import EncoderSettings, as_encoder
 from foils.encode.models import load_cross_encoder, load_model
-from foils.encode.opening import EmbeddingSettings
+from foils.encode.vectors import EmbeddingSettings
 from foils.runtime.errors import InputError
 from refusals import refused
 from tiny_models import tiny_sparse_and_multi_vector

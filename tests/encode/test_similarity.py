@@ -17,7 +17,7 @@ import foils
 from foils.batching.sampler import BatchPlanner
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, as_encoder, load_encoder
 from foils.encode.models import load_cross_encoder, similarity_of
-from foils.encode.opening import EncodingSettings
+from foils.encode.vectors import EncodingSettings
 from foils.evaluation import measure_encoder
 from foils.experiments.score import score
 from foils.mining.scorers import EncoderScorer

@@ -179,7 +179,7 @@ def test_a_tuned_folder_is_the_retriever_that_it_names(small, tmp_path, deploys)
 def test_a_tuned_rerankers_folder_is_fused_with_its_first_stage_where_it_says_so(
     collection, tmp_path, monkeypatch, deploys
 ):
-    monkeypatch.setattr("foils.encode.opening.load_cross_encoder", lambda *_, **__: None)
+    monkeypatch.setattr("foils.encode.vectors.load_cross_encoder", lambda *_, **__: None)
     monkeypatch.setattr("foils.evaluation.doors.logits", lambda _, pairs: [-int(text[-1]) for _, text in pairs])
     first = Run.ranked(["q0"] * 4, ["d3", "d2", "d1", "d0"], [4.0, 3.0, 2.0, 1.5], name="first")
     Fusion("z", 0.3, deploys).write(tmp_path / "retriever.json")

@@ -57,7 +57,7 @@ def made(tmp_path_factory, write_beir):
     """A folder with a collection, tables to begin with, a model, a study; encoders need no model."""
     folder = tmp_path_factory.mktemp("disks")
     with pytest.MonkeyPatch.context() as patch:
-        for place in ("foils.encode.load_encoder", "foils.encode.opening.load_encoder"):
+        for place in ("foils.encode.load_encoder", "foils.encode.vectors.load_encoder"):
             patch.setattr(place, lambda name, settings=None: HashingEncoder())
         patch.setattr("foils.experiments.analysis.RESAMPLES", 10)  # quick
         patch.chdir(folder)

@@ -18,8 +18,8 @@ HASHING = f"""
 import json, os, sys
 sys.path[:0] = [{str(TESTS)!r}, {str(TESTS / "faults")!r}]
 from fakes import HashingEncoder
-import foils.encode.opening
-foils.encode.load_encoder = foils.encode.opening.load_encoder = lambda name, settings=None: HashingEncoder()
+import foils.encode.vectors
+foils.encode.load_encoder = foils.encode.vectors.load_encoder = lambda name, settings=None: HashingEncoder()
 from foils.cli.app import run
 """
 LINES = (

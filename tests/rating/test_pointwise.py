@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, logit
 
 import foils
-from foils.encode.opening import AT_128
+from foils.encode.vectors import AT_128
 from foils.llm import LLMSettings
 from foils.rating import Candidates, LLMJudge, QuestionSettings, all_pairs, ask
 from foils.rating.session import JudgeSettings, Opening, open_judge

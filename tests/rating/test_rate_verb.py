@@ -11,7 +11,7 @@ import pytest
 import foils
 from foils.cli.app import run
 from foils.data import Negatives
-from foils.encode.opening import AT_128
+from foils.encode.vectors import AT_128
 from foils.llm import Client, LLMSettings
 from foils.rating import QuestionSettings
 from foils.rating.session import HEEDED, JudgeSettings, Opening, open_judge
@@ -153,7 +153,7 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
     place = tiny_cross_encoder(tmp_path, [*LEVELS.values(), "query"])
     asked = {}
     monkeypatch.setattr(
-        "foils.encode.opening.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
+        "foils.encode.vectors.load_cross_encoder", lambda name, **more: asked.update(more) or load(name)
     )
     options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
     assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
@@ -170,7 +170,7 @@ def test_a_device_reaches_a_bi_encoder_however_it_is_named(folder, monkeypatch, 
         devices.append(settings.device)
         raise InputError("that is enough")
 
-    monkeypatch.setattr("foils.encode.opening.EncodingSettings.open", no_model)
+    monkeypatch.setattr("foils.encode.vectors.EncodingSettings.open", no_model)
     assert rate(folder, "--judge", judge, "--device", "cpu") == 2
     between = ["--between", "2", "--between-judge", judge, "--device", "cpu"]
     assert rate(folder, *between) == 2

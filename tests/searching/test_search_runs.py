@@ -150,7 +150,7 @@ def folder(tmp_path_factory, write_beir):
 @pytest.fixture
 def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: HashingEncoder(16, salt=name))
+    monkeypatch.setattr("foils.encode.vectors.load_encoder", lambda name, settings=None: HashingEncoder(16, salt=name))
 
     def call(*arguments):
         status = foils([str(argument) for argument in arguments])

@@ -54,7 +54,7 @@ def no_model(monkeypatch):
     def loads(*_, **__):
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("foils.encode.opening.load_encoder", loads)
+    monkeypatch.setattr("foils.encode.vectors.load_encoder", loads)
 
 
 @pytest.mark.parametrize("name", IDLE)

@@ -22,7 +22,7 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import Provenance, provenance, write_table
 from foils.data.training_rows import RowSettings, TrainingRows, training_rows
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.vectors import AT_128, EncodingSettings
 from foils.runtime import progress
 from foils.runtime.files import without_nan
 from foils.runtime.options import Option, door, settings_option

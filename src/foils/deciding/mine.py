@@ -12,7 +12,7 @@ from foils.data.tables import provenance
 from foils.data.tokens import BM25Settings
 from foils.deciding.decision import decide
 from foils.deciding.results import Decision
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.vectors import AT_128, EncodingSettings
 from foils.mining.candidates import PLANTED, Mined, Miner
 from foils.mining.methods import (
     BEST,

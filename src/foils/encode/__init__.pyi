@@ -6,9 +6,9 @@ from .encoder import load_encoder as load_encoder
 from .models import DEFAULT_MODEL as DEFAULT_MODEL
 from .models import find_model as find_model
 from .nearest import ExactIndex as ExactIndex
-from .opening import AT_128 as AT_128
-from .opening import EmbeddingSettings as EmbeddingSettings
-from .opening import EncodingSettings as EncodingSettings
-from .opening import as_encoder as as_encoder
+from .vectors import AT_128 as AT_128
+from .vectors import EmbeddingSettings as EmbeddingSettings
+from .vectors import EncodingSettings as EncodingSettings
 from .vectors import Vectors as Vectors
 from .vectors import VectorStore as VectorStore
+from .vectors import as_encoder as as_encoder

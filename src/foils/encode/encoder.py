@@ -225,7 +225,7 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
     """Load a model: folder, hub name, embedded default, or `static:NAME`, one's word table (`load_model`).
 
     It computes in float32 where the precision is "auto": doors, which have a collection to try it
-    on, choose a faster one (`foils.encode.opening.fastest`). Nothing is downloaded where
+    on, choose a faster one (`foils.encode.vectors.fastest`). Nothing is downloaded where
     `HF_HUB_OFFLINE` is set.
 
     Raises:

@@ -20,7 +20,7 @@ from foils.data.run import FUSED_DEPTH, Fusion, check_ids, deployed, fuse_runs, 
 from foils.data.tokens import BM25Settings
 from foils.encode import EmbeddingSettings, Encoder, EncoderSettings, VectorStore, as_encoder
 from foils.encode.encoder import logits
-from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingModel, EncoderLike, PairModel
+from foils.encode.vectors import OF_CROSS_ENCODERS, EmbeddingModel, EncoderLike, PairModel
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import FOLDER

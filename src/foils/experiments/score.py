@@ -11,7 +11,7 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources
 from foils.deciding import BeliefSettings, Candidate, Decision, score_and_decide
 from foils.deciding.page import score_page
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.vectors import AT_128, EncodingSettings
 from foils.labelling.doors import SCORING, AskLike, Labelled, label
 from foils.llm import LLMSettings
 from foils.runtime.files import without_nan, write_text

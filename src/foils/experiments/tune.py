@@ -24,7 +24,7 @@ from foils.deciding import BeliefSettings, decide
 from foils.deciding.mine import mine
 from foils.encode import SentenceEncoder, VectorStore
 from foils.encode.models import is_static
-from foils.encode.opening import computes_bfloat16
+from foils.encode.vectors import computes_bfloat16
 from foils.evaluation import bm25_run, evaluate_runs, measure_run
 from foils.experiments.plan import (
     HARD,

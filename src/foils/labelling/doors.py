@@ -24,7 +24,7 @@ from foils.data.read import AddedLike, CollectionLike, CollectionSettings
 from foils.data.records import DELIMITERS
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import Provenance, codes, column_or_nulls, provenance
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.vectors import AT_128, EncodingSettings
 from foils.llm import LLMSettings, Usage, announce
 from foils.pages import shortened
 from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask

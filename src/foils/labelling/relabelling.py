@@ -25,8 +25,7 @@ from foils.data.run import ranks_within
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
-from foils.encode.opening import AT_128, EncodingSettings
-from foils.encode.vectors import VectorStore
+from foils.encode.vectors import AT_128, EncodingSettings, VectorStore
 from foils.labelling.doors import PEOPLE, pairs_in
 from foils.runtime import progress
 from foils.runtime.errors import InputError

@@ -23,8 +23,7 @@ from foils.data.records import arrow_table
 from foils.data.tables import take
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Floats, Kind, unit
 from foils.encode.models import ENCODER, SIMILARITIES, check_kind, load_cross_encoder, load_model
-from foils.encode.opening import EmbeddingSettings, as_encoder
-from foils.encode.vectors import VectorStore
+from foils.encode.vectors import EmbeddingSettings, VectorStore, as_encoder
 from foils.mining.candidates import mine_negatives
 from foils.mining.methods import FilterSettings
 from foils.mining.retrievers import CrossEncoderRetriever, DenseRetriever

@@ -20,8 +20,7 @@ from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import codes, column_or_nulls, provenance
 from foils.data.tokens import BM25Settings
 from foils.encode.encoder import Encoder
-from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, description
-from foils.encode.vectors import VectorStore
+from foils.encode.vectors import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings, VectorStore, description
 from foils.mining.candidates import Miner
 from foils.mining.retrievers import BM25Retriever, CrossEncoderRetriever, DenseRetriever, RandomRetriever
 from foils.mining.rules import (

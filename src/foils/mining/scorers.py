@@ -17,9 +17,16 @@ from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder, Kind, activated, check_finite, cross_encoder_digest, logits
 from foils.encode.models import check_one_output
-from foils.encode.opening import OF_CROSS_ENCODERS, CrossEncoderLike, EmbeddingSettings, EncoderLike, description
 from foils.encode.tokens import LazyTexts
-from foils.encode.vectors import VectorStore, paired_products
+from foils.encode.vectors import (
+    OF_CROSS_ENCODERS,
+    CrossEncoderLike,
+    EmbeddingSettings,
+    EncoderLike,
+    VectorStore,
+    description,
+    paired_products,
+)
 from foils.mining.rules import Scores, TextPairs
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, door, refuse, spelled

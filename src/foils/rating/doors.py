@@ -16,7 +16,7 @@ from foils.data.negatives import TO_RATE, TOP, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.vectors import AT_128, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce, digest
 from foils.rating.estimators import LINKS
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings

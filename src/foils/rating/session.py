@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from foils.data.collection import Collection
-from foils.encode.opening import OF_CROSS_ENCODERS, EncodingSettings
+from foils.encode.vectors import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Purse, RelevanceQuestions, digest
 from foils.mining.scorers import CrossEncoderScorer
 from foils.rating.estimators import LINKS

@@ -25,7 +25,7 @@ from foils.data.tables import update_digest
 from foils.data.tokens import BM25Settings
 from foils.encode import DEFAULT_MODEL, VectorStore
 from foils.encode.nearest import ExactIndex
-from foils.encode.opening import EmbeddingSettings, EncoderLike, description
+from foils.encode.vectors import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.mining.retrievers import BM25Retriever
 from foils.pages import shortened

@@ -27,7 +27,7 @@ from foils.data.sources import NamedSource, SourceLike, SourcesLike, as_source, 
 from foils.data.tables import codes, provenance
 from foils.deciding import BeliefSettings, Decision, decide
 from foils.deciding.benefit import HARM
-from foils.encode.opening import AT_128, EncodingSettings, description
+from foils.encode.vectors import AT_128, EncodingSettings, description
 from foils.mining.methods import fuse_sources
 from foils.runtime import progress
 from foils.runtime.errors import InputError

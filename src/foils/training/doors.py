@@ -18,7 +18,7 @@ from foils.data.sources import SourceLike
 from foils.data.tables import provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, SIMILARITIES, check_kind
-from foils.encode.opening import EmbeddingModel, PairModel
+from foils.encode.vectors import EmbeddingModel, PairModel
 from foils.runtime.errors import InputError
 from foils.runtime.files import FOLDER, check_writable
 from foils.runtime.options import Option, Settings, door, spelled

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from foils.data.training_rows import ABSENT
 from foils.encode import EmbeddingSettings, Vectors
-from foils.encode.opening import EncoderLike, description
+from foils.encode.vectors import EncoderLike, description
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import Option
 from foils.selection.rules import stage_of
