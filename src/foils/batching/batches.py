@@ -346,17 +346,17 @@ def parts_of(batch_size: int, sources: int) -> int:
     return max(each for each in range(1, min(sources, MOST_PARTS) + 1) if batch_size % each == 0)
 
 
-def mixed_batches(sources: Sequence[tuple[Rows, Batches]], *, parts: int = 4, rng: np.random.Generator) -> Batches:
+def mixed_batches(sources: Sequence[tuple[Rows, Batches]], *, parts: int, rng: np.random.Generator) -> Batches:
     """Join batches of several data sets: each takes `parts` pieces, of different sources while it can choose.
 
     A batch of 4 × 64 keeps, in each piece, negatives that are hard within their source; the mask for the loss
-    leaves the others out. Sources are drawn in proportion to the pieces they have left, so that all
-    run out together. Pieces shorter than the rest (at most one a source) make up the end of the epoch.
+    leaves the others out. The sources with the most pieces left come first, and the batches are
+    shuffled. Pieces shorter than the rest (at most one a source) make up the end of the epoch.
 
     Args:
         sources: (row numbers of a source in the whole, batches over 0..len(rows) − 1), all of one batch size.
         parts: pieces per batch (4 in HOBIT).
-        rng: draws the sources of each batch.
+        rng: decides between sources with as many pieces left, and draws the order of the batches.
 
     Returns:
         batches of `parts` × the piece size.
@@ -366,28 +366,11 @@ def mixed_batches(sources: Sequence[tuple[Rows, Batches]], *, parts: int = 4, rn
     short = [rows[piece] for rows, batches in sources for piece in batches if piece.size < size]
     left = np.asarray([len(pieces) for pieces in full])
     line = [np.empty(0, np.int64)]
-    while left.sum():
-        for source in _draw(left, parts, rng):
+    while left.any():
+        in_batch = np.zeros(len(left), np.int64)
+        for _ in range(min(parts, left.sum())):
+            source = np.lexsort((rng.random(len(left)), -left, in_batch, left == 0))[0]
+            in_batch[source] += 1
             left[source] -= 1
             line.append(full[source][left[source]])
-    return Batches(np.concatenate([*line, *short]), parts * size)
-
-
-def _draw(left: Rows, parts: int, rng: np.random.Generator) -> list[int]:
-    """Draw sources for a batch: different ones, in proportion to what they have left, then the fullest again.
-
-    A source with a piece for every batch to come is due in each of them.
-    """
-    able, ahead = np.flatnonzero(left), -(-left.sum() // parts)
-    count = min(parts, able.size)
-    due = np.argsort(-left, kind="stable")[: min(count, int((left >= ahead).sum()))]
-    free = np.setdiff1d(able, due)
-    share = left[free] / left[free].sum() if free.size else None
-    chosen = np.concatenate([due, rng.choice(free, size=count - due.size, replace=False, p=share)])
-    line: list[int] = rng.permutation(chosen).astype(np.int64).tolist()
-    after = left.copy()
-    after[line] -= 1
-    while len(line) < parts and after.sum():
-        line.append(int(np.argmax(after)))
-        after[line[-1]] -= 1
-    return line
+    return shuffled(Batches(np.concatenate([*line, *short]), parts * size), rng=rng)
