@@ -268,23 +268,18 @@ class GradNormMixing(Mixing):
     the gradient of Σ|G_i − Ḡ r_i^γ| with the target held fixed, in units of Ḡ (the units are ours:
     the rate then does not depend on the scale of the losses), then scales w to sum 2.
 
-    Args:
-        asymmetry: γ, at least 0; more pulls slow losses back harder. 1.5 in the paper.
-        rate: step size, above 0; 0.025 in the paper.
-
-    Raises:
-        InputError: a setting out of range.
+    Attributes:
+        asymmetry: γ, as in the paper; more pulls slow losses back harder.
+        rate: step size, as in the paper.
     """
 
     needs_norms = True
+    asymmetry, rate = 1.5, 0.025
     weights: Tensor
     initial: Tensor
 
-    def __init__(self, asymmetry: float = 1.5, rate: float = 0.025) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        Option(least=0).check("asymmetry", asymmetry)
-        Option(above=0).check("rate", rate)
-        self.asymmetry, self.rate = asymmetry, rate
         self.register_buffer("weights", torch.ones(2))
         self.register_buffer("initial", torch.full((2,), math.nan))
 
