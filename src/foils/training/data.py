@@ -540,9 +540,9 @@ def _ratings(rows: Rows, table: RatedRows, elo: Floats) -> tuple[Floats, float]:
     if not rated.any():
         return np.full((len(rows), rows.shape[1] - 1), np.nan), 1.0
     query, document, elo = table.query[rated], table.document[rated], elo[rated]
-    known = elo[PairIndex(query, document).distinct]
+    ratings, known = own_values(rows, query, document, elo), elo[PairIndex(query, document).distinct]
     spread = float(known.std() or 1.0)
-    return (own_values(rows, query, document, elo) - known.mean()) / spread, spread
+    return (ratings - known.mean()) / spread, spread
 
 
 def read_data_sets(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.batching.methods import METHODS, method_named
 from foils.data import Collection, Run
@@ -31,6 +31,9 @@ from foils.training.settings import (
     Trained,
     TrainSettings,
 )
+
+if TYPE_CHECKING:
+    from foils.training.data import TrainingSet
 
 ModelLike = str | Path | EmbeddingModel | PairModel
 RunLike = str | Path | Run
@@ -143,61 +146,33 @@ def train(
         UnknownNameError: no such split, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
-    # 1. What is asked for, before anything is read.
-    check_writable(output)
-    named = isinstance(model, (str, Path))
-    if not named:
-        check_kind(model, CROSS_ENCODER if reranker else ENCODER)
-    if reranker and evaluation.dev is not None and evaluation.dev_run is None:
-        raise InputError(f"{spelled('dev')} needs a run to rerank: give {spelled('dev_run')}")
-    batches = method.batches
-    if batches in METHODS:
-        method_named(batches, method.batch_settings or {})
+    _check_request(model, output, method, evaluation, reranker=reranker)
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)
     rows = rows.completed("lists" if reranker else "triplets" if negatives else "pairs")
 
     from foils.encode.encoder import weights_digest
     from foils.training.data import read_data_sets
-    from foils.training.fit import check_resumed, save_model, train_model
-    from foils.training.models import cast, load_trainable, plain_recipe, types_of
+    from foils.training.fit import check_resumed, train_model
+    from foils.training.models import cast, load_trainable, types_of
 
-    # 2. The rows to train on, and the model.
+    # 1. The rows to train on, the model, and settings that suit both.
     data, collections, inputs = read_data_sets(collection, source, method, reading, **vars(rows))
     compared: dict[str, Any] = {
         "similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt
     }  # fmt: skip
-    if batches == PROGRESS:
+    if method.batches == PROGRESS:
         from foils.training.tiers import outside_danger
 
         data = outside_danger(data)
     trainable = load_trainable(
         model, reranker=reranker, seed=training.seed, device=device, trust_remote_code=trust_remote_code, **compared
     )
+    beside_pairs = negatives and not (reranker or method.also)
+    settings, remarks = _settings_for(data, trainable, training, reranker=reranker, beside_pairs=beside_pairs)
 
-    # 3. Settings that suit both.
-    count, pointwise = len(data), False
-    if reranker:
-        from foils.training.reranker import reranker_loss
-
-        loss = training.loss or "listnet"
-        pointwise = reranker_loss(loss, training.loss_settings, training.target).pointwise
-        count = data.documents if pointwise else count
-    length, remarks = data.length_for(trainable, training.max_length), list[str]()
-    settings = plain_recipe(count, trainable, training, pointwise=pointwise)
-    settings = replace(settings, max_length=length.tokens)
-    if length.cut > 0:
-        share = f"{length.cut:.1%} of their tokens"
-        remarks.append(f"documents are cut after {length.tokens} tokens in training: {share}")
-    if negatives and not (reranker or method.also):
-        pairs = data.counts["pairs"]
-        of_pairs = plain_recipe(pairs, trainable, training)
-        remarks += _beside_pairs(len(data), settings.steps_of(count), pairs, of_pairs)
-
-    # 4. What provenance says; checkpoints of other arguments are refused.
-    card = getattr(model, "model_card_data", None)
-    name = str(model if named else getattr(card, "base_model", None) or type(model).__name__)
+    # 2. What provenance says; checkpoints of other arguments are refused.
     described = {
-        "model": name, "reranker": reranker, "batches": batches,
+        "model": _name_of(model), "reranker": reranker, "batches": method.batches,
         "batch_settings": dict(method.batch_settings or {}), **vars(rows), **settings.describe(), **compared,
     }  # fmt: skip
     history = provenance("train", described, inputs=inputs, seed=settings.seed)
@@ -205,13 +180,13 @@ def train(
     decides = {**described, "model": weights_digest(trainable), **history["inputs"], "seed": settings.seed}
     check_resumed(checkpoints, {**decides, "dev": evaluation.dev, "dev_run": str(evaluation.dev_run)}, resume=resume)
 
-    # 5. Train, measure and write.
+    # 3. Train, measure and write.
     before, types = None, types_of(trainable)
     if score is not None:
         before = score(trainable.float())
         cast(trainable, types)
     run = train_model(
-        trainable, data, checkpoints, settings=settings, batches=batches, batch_settings=method.batch_settings,
+        trainable, data, checkpoints, settings=settings, batches=method.batches, batch_settings=method.batch_settings,
         score=score, resume=resume,
     )  # fmt: skip
     measured = {"before": before, "after": run.best}
@@ -221,8 +196,68 @@ def train(
         remarks=remarks,
     )  # fmt: skip
     if not int(os.environ.get("RANK", "0")):  # under torchrun the first process writes
-        save_model(trained)
-        if (checkpoints / "runs").is_dir():  # TensorBoard's
-            shutil.copytree(checkpoints / "runs", trained.path / "runs", dirs_exist_ok=True)
-        shutil.rmtree(checkpoints, ignore_errors=True)
+        _write(trained, checkpoints)
     return trained
+
+
+def _check_request(
+    model: ModelLike, output: str | Path, method: MethodSettings, evaluation: DevSettings, *, reranker: bool
+) -> None:
+    """Refuse what cannot be done, before anything is read."""
+    check_writable(output)
+    if not isinstance(model, (str, Path)):
+        check_kind(model, CROSS_ENCODER if reranker else ENCODER)
+    if reranker and evaluation.dev is not None and evaluation.dev_run is None:
+        raise InputError(f"{spelled('dev')} needs a run to rerank: give {spelled('dev_run')}")
+    if method.batches in METHODS:
+        method_named(method.batches, method.batch_settings or {})
+
+
+def _name_of(model: ModelLike) -> str:
+    """Return what provenance calls a model: the name that was given, or what a loaded one was made from."""
+    if isinstance(model, (str, Path)):
+        return str(model)
+    card = getattr(model, "model_card_data", None)
+    return str(getattr(card, "base_model", None) or type(model).__name__)
+
+
+def _settings_for(
+    data: TrainingSet, trainable: Any, training: TrainSettings, *, reranker: bool, beside_pairs: bool
+) -> tuple[TrainSettings, list[str]]:
+    """Return the settings with what suits the rows and the model, and remarks on what is cut and on steps.
+
+    Args:
+        data: what is trained on.
+        trainable: the model.
+        training: what was chosen; None is open.
+        reranker: whether the model is a CrossEncoder.
+        beside_pairs: whether to compare the steps with those of the pairs alone.
+    """
+    from foils.training.models import plain_recipe
+
+    count, pointwise = len(data), False
+    if reranker:
+        from foils.training.reranker import reranker_loss
+
+        loss = training.loss or "listnet"
+        pointwise = reranker_loss(loss, training.loss_settings, training.target).pointwise
+        count = data.documents if pointwise else count
+    settings, remarks = plain_recipe(count, trainable, training, pointwise=pointwise), list[str]()
+    if beside_pairs:
+        pairs = data.counts["pairs"]
+        remarks = _beside_pairs(count, settings.steps_of(count), pairs, plain_recipe(pairs, trainable, training))
+    length = data.length_for(trainable, training.max_length)
+    if length.cut > 0:
+        share = f"{length.cut:.1%} of their tokens"
+        remarks = [f"documents are cut after {length.tokens} tokens in training: {share}", *remarks]
+    return replace(settings, max_length=length.tokens), remarks
+
+
+def _write(trained: Trained, checkpoints: Path) -> None:
+    """Write a trained model to its folder, with TensorBoard's files beside it, and remove its checkpoints."""
+    from foils.training.fit import save_model
+
+    save_model(trained)
+    if (checkpoints / "runs").is_dir():  # TensorBoard's
+        shutil.copytree(checkpoints / "runs", trained.path / "runs", dirs_exist_ok=True)
+    shutil.rmtree(checkpoints, ignore_errors=True)
