@@ -49,10 +49,9 @@ def test_random_batches_are_those_beside_them(pairs):
     assert planned["measures"] == {**planned["random"], "seconds": planned["measures"]["seconds"]}
 
 
-def test_a_plain_shuffle_lets_known_positives_meet(pairs):
+def test_known_positives_meet_neither_in_hobit_s_batches_nor_in_random_ones(pairs):
     conflicts = find_conflicts([i // 4 for i in range(1000)], list(range(1000)))
     planned = plan(pairs, "hobit", conflicts, **SMALL)
-    assert planned["unguarded"] == pytest.approx(1000 * 3 * 49 / 999, rel=0.3)
     assert planned["measures"]["contradictions"] == planned["random"]["contradictions"] == 0
 
 
@@ -124,7 +123,6 @@ def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
     assert facts["random"]["contradictions"] == facts["measures"]["contradictions"] == 0
     shown = str(planned)
     assert "121 rows in 8 batches of 16, made of 121 pairs" in shown
-    assert "contradictions in a plain shuffle" in shown
 
 
 def test_a_source_says_which_queries_take_part(collection, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,7 +81,6 @@ class BatchPlan(Result):
         batches: of the first epoch of a training.
         measures: of the batches (`measure_epoch`), and the `seconds` that they took.
         random: of random batches of the same rows that keep the same conflicts apart.
-        unguarded: contradictions of random batches that keep nothing apart.
         negative_ids: (N,) ids of the negatives of triplets; None of pairs and lists.
         settings: of the method, as they were given.
         provenance: of the plan.
@@ -93,7 +91,6 @@ class BatchPlan(Result):
     batches: Batches
     measures: dict[str, float]
     random: dict[str, float]
-    unguarded: int
     negative_ids: pa.ChunkedArray | None
     settings: Mapping[str, Any]
     provenance: Provenance
@@ -129,7 +126,6 @@ class BatchPlan(Result):
             "pairs": len(self.rows),
             "measures": without_nan(self.measures),
             "random": without_nan(self.random),
-            "unguarded": self.unguarded,
             "capped": self.rows.capped,
             "uncovered": self.rows.uncovered,
         }
@@ -145,7 +141,7 @@ class BatchPlan(Result):
             f"{len(self.rows):,} rows in {len(self.batches):,} batches of {self.batches.batch_size}, made of "
             f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over "
             f"{settings['max_positives']} positives, {self.rows.uncovered:,} without a negative",
-            f"contradictions in a plain shuffle: {self.unguarded:,}; built in {self.measures['seconds']:.1f} s",
+            f"built in {self.measures['seconds']:.1f} s",
         ]
         columns = ["batches", "hardness", "loss", "contradictions"]
         title = f"Batches of {self.collection.name} ({settings['split']})"
@@ -166,7 +162,7 @@ def plan_epoch(
         conflicts: rows to keep apart.
 
     Returns:
-        batches, measures, random and unguarded, as `BatchPlan` has them.
+        batches, measures and random, as `BatchPlan` has them.
 
     Raises:
         InputError: vectors that do not fit, or a number out of range.
@@ -174,12 +170,10 @@ def plan_epoch(
     begin = time.perf_counter()
     batches = planner.build(0, (queries, documents), batch_size, rows=len(queries), conflicts=conflicts, seed=seed)
     seconds = time.perf_counter() - begin
-    shuffled, first = partial(random_order, len(queries), batch_size=batch_size), [seed, 0]
-    random = shuffled(rng=np.random.default_rng(first), conflicts=conflicts)
-    plain = shuffled(rng=np.random.default_rng(first))
+    rng = np.random.default_rng([seed, 0])
+    random = random_order(len(queries), batch_size=batch_size, rng=rng, conflicts=conflicts)
     measured, beside = (measure_epoch(queries, documents, each, conflicts=conflicts) for each in (batches, random))
-    unguarded = sum(int(conflicts.matrix(batch).sum()) for batch in plain)
-    return {"batches": batches, "measures": {**measured, "seconds": seconds}, "random": beside, "unguarded": unguarded}
+    return {"batches": batches, "measures": {**measured, "seconds": seconds}, "random": beside}
 
 
 @door
