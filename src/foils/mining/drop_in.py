@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import ALL_QUERIES, TRAIN, Collection, DocumentTexts, Rows
-from foils.data.negatives import labelled_lists, labelled_pairs, triplets, tuples
+from foils.data.negatives import Negatives, labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.tables import take
@@ -137,25 +137,14 @@ def mine_hard_negatives(
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
-    # 1. What is done otherwise, and old names, each with a warning.
+    # 1. Old names, and what is mined from which ranks.
     if use_multi_process:
         refuse({"use_multi_process": use_multi_process}, "here, where one process computes all; leave it out")
-    if as_triplets is not None:
-        output_format = "triplet" if as_triplets else "n-tuple"
-        log.warning("as_triplets is an old name; give output_format=%r", output_format)
-    if include_positives and output_format in {*FORMS, "n-tuple-scores"} - {"n-tuple"}:
-        output_format = "n-tuple"
-        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
-    if output_format == "n-tuple-scores":
-        output_format, output_scores = "n-tuple", True
-        log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
     if margin is not None:
         refuse({"absolute_margin": absolute_margin}, "with margin, its old name; leave margin out")
         absolute_margin = margin
         log.warning("margin is an old name; give absolute_margin=%g", margin)
-
-    # 2. What is mined, from which ranks.
-    check_names("output_format", [output_format], FORMS)
+    output_format, output_scores = _form(output_format, output_scores, as_triplets, include_positives)
     check_names("sampling_strategy", [sampling_strategy], ("top", "random"))
     column_names, collection, most_pairs = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
     limits = FilterSettings(
@@ -165,21 +154,18 @@ def mine_hard_negatives(
         # As in sentence-transformers.
         log.warning("cross_encoder has no effect without a margin, max_score or min_score")
         cross_encoder = None
-    end = range_max
-    if end is None:
+    if range_max is None:
         wide = limits.changed() and (cross_encoder is not None or set(limits.changed()) != {"min_score"})
-        end = range_min + num_negatives * (10 if wide else 1) + most_pairs
-    if num_negatives < 1 or range_min < 0 or num_negatives > end - range_min:
-        problem = f"range_min {range_min} and range_max {end} leave {max(end - range_min, 0)} ranks"
+        range_max = range_min + num_negatives * (10 if wide else 1) + most_pairs
+    if num_negatives < 1 or range_min < 0 or num_negatives > range_max - range_min:
+        problem = f"range_min {range_min} and range_max {range_max} leave {max(range_max - range_min, 0)} ranks"
         raise InputError(f"{problem} for {num_negatives} negatives; give at least 1 and as many ranks from 0")
     if sampling_strategy == "top":
         refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
     elif seed is None:
         seed = random.getrandbits(32)
-    depth = end + most_pairs  # room for the positives of every query
-    judged = replace(collection, qrels={}) if include_positives else collection
 
-    # 3. Mining, and the records of what was mined.
+    # 2. Mining.
     if isinstance(model, (str, Path)):
         model = load_model(model)
     prompts: Prompts = {
@@ -188,6 +174,8 @@ def mine_hard_negatives(
     }
     if isinstance(cross_encoder, (str, Path)):
         cross_encoder = load_cross_encoder(cross_encoder)
+    depth = range_max + most_pairs  # room for the positives of every query
+    judged = replace(collection, qrels={}) if include_positives else collection
     with progress.reporting(progress.bars) if verbose else nullcontext():
         store = EmbeddingSettings(vectors=cache_folder).open_store()
         retriever = _retriever(collection, model, store, batch_size, prompts)
@@ -201,7 +189,7 @@ def mine_hard_negatives(
             split=ALL_QUERIES if include_positives else TRAIN,
             top=num_negatives,
             near_duplicate=None,
-            ranks=(range_min, end),
+            ranks=(range_min, range_max),
             rank_rejected=False,
             depth=depth,
             rules=limits.rules(lambda: of_positives),
@@ -210,17 +198,47 @@ def mine_hard_negatives(
         )
     if verbose:
         print_tables(mined.tables())
-    kept = mined.kept()
-    rows = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"])
-    negatives = _by_query(collection, *rows, kept["score"].to_numpy() if output_scores else None)
-    rows = of_positives.query_rows, of_positives.doc_rows
-    positives = _by_query(collection, *rows, of_positives.scores if output_scores else None)
-    examples: Iterator[Example] = map(Example, collection.queries["text"].to_pylist(), positives, negatives)
+
+    # 3. Records.
+    examples = _examples(collection, of_positives, mined, output_scores)
     if output_format != "labeled-pair":  # a record for each positive with negatives
         fewest = num_negatives if output_format == "n-tuple" else 1
-        known = (each for each in examples if len(each.negatives) >= fewest)
-        examples = (each._replace(positives=[positive]) for each in known for positive in each.positives)
+        full = (each for each in examples if len(each.negatives) >= fewest)
+        examples = (each._replace(positives=[positive]) for each in full for positive in each.positives)
     return _data_set(examples, output_format, num_negatives, output_scores, column_names)
+
+
+def _form(
+    output_format: str, output_scores: bool, as_triplets: bool | None, include_positives: bool
+) -> tuple[str, bool]:
+    """Return the form of the records and whether they have scores; old names bring a warning.
+
+    Raises:
+        UnknownNameError: no such form.
+    """
+    if as_triplets is not None:
+        output_format = "triplet" if as_triplets else "n-tuple"
+        log.warning("as_triplets is an old name; give output_format=%r", output_format)
+    if include_positives and output_format in {*FORMS, "n-tuple-scores"} - {"n-tuple"}:
+        output_format = "n-tuple"
+        log.warning("include_positives gives n-tuples, which show the order; give output_format='n-tuple'")
+    if output_format == "n-tuple-scores":
+        output_format, output_scores = "n-tuple", True
+        log.warning("n-tuple-scores is an old name; give output_format='n-tuple' and output_scores=True")
+    check_names("output_format", [output_format], FORMS)
+    return output_format, output_scores
+
+
+def _examples(
+    collection: Collection, of_positives: PositiveScores, mined: Negatives, scored: bool
+) -> Iterator[Example]:
+    """Yield each query with its positives and its kept negatives, with their scores where these are asked for."""
+    kept = mined.kept()
+    rows = collection.query_rows(kept["query_id"]), collection.document_rows(kept["doc_id"])
+    negatives = _by_query(collection, *rows, kept["score"].to_numpy() if scored else None)
+    rows = of_positives.query_rows, of_positives.doc_rows
+    positives = _by_query(collection, *rows, of_positives.scores if scored else None)
+    return map(Example, collection.queries["text"].to_pylist(), positives, negatives)
 
 
 def _data_set(
