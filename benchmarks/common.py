@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import resource
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +28,18 @@ from foils.mining.retrievers import BM25Retriever
 RESULTS = Path(__file__).parent / "results"
 FIRSTS = (0, 10, 20, 50, 100)  # first ranks of windows
 Row = Mapping[str, Any]
+
+
+def argument_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is a script's docstring as it is written."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def apart(name: str, *arguments: object) -> dict[str, Any]:
+    """Run a benchmark in a process of its own; return the JSON object of the last line that it prints."""
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), name, *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def load(name: str) -> dict[str, Any]:
@@ -216,28 +231,38 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def peak_bytes() -> int:
+    """Return the largest resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def anonymous_bytes() -> int:
     """Return the memory of this process that no file backs; Linux only."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.partition("RssAnon:")[2].split()[0])
 
 
+def resident_bytes() -> int:
+    """Return the resident memory of this process, pages of mapped files too; Linux only."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
 @contextmanager
-def watched(peak: list[int]) -> Iterator[None]:
-    """Append the memory in use to `peak`, every 50 ms, while something works."""
+def watched(peak: list[int], held: Callable[[], int] = anonymous_bytes) -> Iterator[None]:
+    """Append the memory in use to `peak`, every 10 ms, while something works."""
     stop = threading.Event()
 
     def look() -> None:
-        while not stop.wait(0.05):
-            peak.append(anonymous_bytes())
+        while not stop.wait(0.01):
+            peak.append(held())
 
-    peak.append(anonymous_bytes())
+    peak.append(held())
     threading.Thread(target=look, daemon=True).start()
     try:
         yield
     finally:
         stop.set()
-        peak.append(anonymous_bytes())
+        peak.append(held())
 
 
 def peak_of_command(command: Sequence[str], cache: Path, limit: float) -> dict[str, float | None]:

@@ -8,9 +8,9 @@ python benchmarks/run.py tables              write docs/benchmarks.md and the ta
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
-import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -111,7 +111,7 @@ def main() -> None:
         write_tables()
     elif name in known:
         sys.argv[:] = sys.argv[1:]
-        runpy.run_path(str(known[name]), run_name="__main__")
+        importlib.import_module(name).main()
     else:
         width = max(map(len, known))
         print("\n".join(f"{each:{width}}  {described(path)[0].splitlines()[0]}" for each, path in known.items()))

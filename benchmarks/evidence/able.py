@@ -18,7 +18,6 @@ writes able_h100.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from dataclasses import replace
@@ -30,7 +29,7 @@ from grid import MARGIN, cells, loaded
 from scipy.stats import kendalltau
 
 import foils
-from common import RESULTS, load, save
+from common import RESULTS, argument_parser, load, save
 from foils.data import Collection, Negatives, load_collection
 from foils.data.splitting import drawn_judgements, with_documents
 from foils.deciding import BeliefSettings
@@ -241,7 +240,7 @@ def losses(cells: dict[str, Any], on_gpu: dict[str, Any]) -> list[dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("action", choices=["train", "decide", "h100"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", type=Path)
@@ -278,7 +277,3 @@ def main() -> None:
                 for source, of_source in of.items()
             }
         (RESULTS / "able_queries.json").write_text(json.dumps(values) + "\n", "utf-8")
-
-
-if __name__ == "__main__":
-    main()

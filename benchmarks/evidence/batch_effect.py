@@ -46,7 +46,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from tokenizers import Tokenizer
 
 import foils
-from common import hidden, load, narrowed, save
+from common import argument_parser, hidden, load, narrowed, save
 from foils.batching.batches import Conflicts, known_conflicts, no_conflicts
 from foils.batching.methods import method_named
 from foils.batching.sampler import BatchPlanner
@@ -292,7 +292,7 @@ def write(of: Study, untrained: dict[str, float], chosen: dict[str, Any], runs: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     train = parser
     train.add_argument("collection")
     train.add_argument("--samplers", nargs="+", default=SAMPLERS, metavar="METHOD[:SETTING=VALUE,...]")
@@ -316,7 +316,3 @@ def main() -> None:
     train.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "batch_effect")
     options = parser.parse_args()
     study(options)
-
-
-if __name__ == "__main__":
-    main()

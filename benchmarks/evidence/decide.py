@@ -22,7 +22,6 @@ Writes benchmarks/results/decide.json.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -36,7 +35,7 @@ from scipy.stats import kendalltau
 from scipy.stats import t as student
 
 import foils
-from common import answered, false_shares, hidden, load, mined, save
+from common import answered, argument_parser, false_shares, hidden, load, mined, save
 from foils.data import Collection, load_collection
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.benefit import FORM, HARM
@@ -264,7 +263,7 @@ def few(name: str, repetitions: int = 2_000) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("action", choices=["ablation", "few", "shares"])
     parser.add_argument("collection", type=Path, nargs="?")
     parser.add_argument("--hide", type=float, nargs="*", default=[0.5, 0.9, 0.98])
@@ -290,7 +289,3 @@ def main() -> None:
     repeats = [{"collection": name, **shares} for name, shares in result.get("few", {}).items()]
     tables = {"Parts of the decision": rows, "After sixty labels": calibration(), "How often a choice repeats": repeats}
     save("decide", result, tables)
-
-
-if __name__ == "__main__":
-    main()

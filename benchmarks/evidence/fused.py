@@ -13,7 +13,6 @@ What is in the result file already is not done again.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import foils
-from common import load, save
+from common import argument_parser, load, save
 from foils.data.run import Fusion, fuse_runs
 from foils.evaluation import measure_run
 from foils.experiments.tasks import BM25
@@ -93,7 +92,7 @@ def tables_of(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def main() -> None:
     """Measure what is not measured, and write a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collections", nargs="*")
     parser.add_argument("--model", default="static:all-MiniLM-L6-v2")
     parser.add_argument("--minutes", type=float)
@@ -109,7 +108,3 @@ def main() -> None:
                     results.append(measured(given, args.model, args.minutes, seed, args.work or Path(temporary)))
                     save("fused", {"results": results}, tables_of(results))
     save("fused", {"results": results}, tables_of(results))
-
-
-if __name__ == "__main__":
-    main()

@@ -21,7 +21,6 @@ loses. All of them write benchmarks/results/grid.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tomllib
 from dataclasses import replace
@@ -36,7 +35,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 import foils
-from common import answered, hidden, mined, narrowed, pooled
+from common import answered, argument_parser, hidden, mined, narrowed, pooled
 from foils.data import Collection, Negatives, load_collection
 from foils.deciding import Decision
 from foils.deciding import decide as decide_between
@@ -314,7 +313,7 @@ def _firsts(name: str) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("action", choices=["train", "decide", "labelled", "summary"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("data", type=Path, nargs="?")
@@ -335,7 +334,3 @@ def main() -> None:
             known[cell["name"]] = made
         summary = summarised(known)
         write_json(RESULTS, {**summary, "tables": tables(summary)})
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,6 @@ ratings by all-MiniLM-L6-v2's cosines in the same way.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import foils
-from common import save
+from common import argument_parser, save
 from foils.data import Collection, load_collection
 from foils.encode.encoder import logits
 from foils.evaluation import bm25_run, measure_run, rerank_run
@@ -41,7 +40,7 @@ def some(given: Collection, split: str, count: int) -> pa.Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collection", type=Path)
     parser.add_argument("--student", required=True, help="a folder with a small transformer")
     parser.add_argument("--base-url", required=True)
@@ -116,7 +115,3 @@ def main() -> None:
         "What is learned": [{"order of BM25's first 20": name, MEASURE: each} for name, each in values.items()],
     }
     save("real_judge", {**result, "seconds": seconds, "values": values}, tables)
-
-
-if __name__ == "__main__":
-    main()

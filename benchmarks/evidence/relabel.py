@@ -19,7 +19,6 @@ guide, on one list of a positive and all negatives a query. What is in the resul
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from contextlib import nullcontext
@@ -31,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import foils
-from common import hidden, load, narrowed, save
+from common import argument_parser, hidden, load, narrowed, save
 from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.encode.vectors import AT_128
 from foils.evaluation import dense_run, evaluate_runs
@@ -177,7 +176,7 @@ def shown(what: str, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=("find", "train"))
     parser.add_argument("collection", nargs="+")
     parser.add_argument("--hide", type=float, nargs="+", default=[0.0, 0.5, 0.9, 0.98])
@@ -200,7 +199,3 @@ def main() -> None:
                     continue
                 rows.append(doing(collection, hide, seed, top))
                 save("relabel", known, {what: shown(what, each) for what, each in known.items()})
-
-
-if __name__ == "__main__":
-    main()

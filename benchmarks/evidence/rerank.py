@@ -9,12 +9,11 @@ in the reranker's, and in that of both together, weighed on dev, with paired tes
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from common import load, save
+from common import argument_parser, load, save
 from foils.experiments.tuned import LEVEL, MEASURE, TUNED
 from foils.runtime.results import with_ends
 
@@ -46,13 +45,9 @@ def row(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("tuned", nargs="+", type=Path)
     known = load("rerank").get("rows", {})
     for found in map(row, parser.parse_args().tuned):
         known[f"{found['collection']}, {found['first stage']}"] = found
     save("rerank", {"rows": known}, {"": [*known.values()]})
-
-
-if __name__ == "__main__":
-    main()

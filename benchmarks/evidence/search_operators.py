@@ -15,13 +15,12 @@ The bound is the lower end of a one-sided 95 % interval of the gain in nDCG@10: 
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import load, save
+from common import argument_parser, load, save
 from foils.data import load_collection
 from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
@@ -124,7 +123,7 @@ def rows_of(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collections", type=Path, nargs="*")
     parser.add_argument("--models", nargs="+", default=["all-MiniLM-L6-v2", "static:all-MiniLM-L6-v2"])
     given = parser.parse_args()
@@ -137,7 +136,3 @@ def main() -> None:
             shifted_ones = {name: case for name, case in result.items() if name not in plain}
             shown = {"Splits": rows_of(plain), "With a common component": rows_of(shifted_ones)}
             save("search_operators", {"cases": result}, shown)
-
-
-if __name__ == "__main__":
-    main()

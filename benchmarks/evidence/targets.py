@@ -17,7 +17,6 @@ within a collection. A training that is in the result file is not repeated.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import foils
-from common import load, save
+from common import argument_parser, load, save
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.encode.encoder import logits
 from foils.encode.models import load_cross_encoder, load_model
@@ -132,7 +131,7 @@ class World:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collection", nargs="+", type=Path)
     parser.add_argument("--student", required=True, help="a folder with a small transformer")
     parser.add_argument("--encoder", action="append", type=Path, default=[], help="a folder with a further teacher")
@@ -197,7 +196,3 @@ def tables(known: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
         over.append({"teacher": kind, "loss": loss, "ratings": target, "collections": len(parts), "queries": len(gain),
                      "scores − ratings": shown, "p": f"{paired_test(gain, 0 * gain).p:.2g}"})  # fmt: skip
     return {"": [*rows.values()], "A teacher's scores against its ratings": over}
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,6 @@ Writes benchmarks/results/pairs.json.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import shutil
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from common import load, peak_of_command, save
+from common import argument_parser, load, peak_of_command, save
 
 LEAST = 100  # pairs of the file that shows what reading takes of itself
 QUERY = 10  # words
@@ -59,7 +58,7 @@ def measured(path: Path, pairs: int, folder: Path, seconds: float) -> dict[str, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--pairs", type=int, nargs="+", default=[50_000, 100_000])
     parser.add_argument("--words", type=int, default=60)
     parser.add_argument("--seconds", type=float, default=300.0)
@@ -89,7 +88,3 @@ def slope(name: str, least: dict[str, Any], taken: dict[int, dict[str, Any]]) ->
     """Return how many bytes a pair takes, of a line through what the sizes took."""
     known = {pairs: (of[name]["mib"] - least[name]["mib"]) * 2**20 for pairs, of in taken.items() if of[name]["mib"]}
     return float(np.polyfit([0, *known], [0.0, *known.values()], 1)[0]) if known else None
-
-
-if __name__ == "__main__":
-    main()

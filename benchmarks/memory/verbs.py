@@ -14,7 +14,6 @@ Writes benchmarks/results/verbs.json, or the file that `--result` names.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -24,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from common import load, peak_of_command, save
+from common import argument_parser, load, peak_of_command, save
 
 LEAST = 100  # documents of the run that shows what the program itself takes
 DIMENSION, WORDS, LENGTH, ASKED = 64, 100_000, 20, 4
@@ -94,7 +93,7 @@ def beyond(of: dict[str, dict[str, float | None]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--documents", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--verb", action="append", choices=list(VERBS))
@@ -133,7 +132,3 @@ def rows_of(path: Path) -> object:
     from foils.data import Negatives
 
     return Negatives.read(path).table
-
-
-if __name__ == "__main__":
-    main()

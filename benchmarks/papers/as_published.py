@@ -19,7 +19,6 @@ the mean nDCG@10. Writes benchmarks/results/as_published.json, by training colle
 
 from __future__ import annotations
 
-import argparse
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import foils
-from common import load, save
+from common import argument_parser, load, save
 from foils.data import Negatives
 from foils.data.tokens import TOKENIZERS, inverse_document_frequency
 from foils.encode import EncoderSettings, VectorStore, load_encoder
@@ -197,7 +196,7 @@ def correlations(eci: list[dict[str, Any]], study: dict[str, Any]) -> list[dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--train", nargs="+", required=True)
@@ -234,7 +233,3 @@ def main() -> None:
         study, eci = analysis.to_json(), tables[f"{title}: ECI, Tables 1, 4 and 5"]
         known |= {title: rows_of(study), f"{title}: ECI, Table 6": correlations(eci, study)}
         save("as_published", {"rows": known}, known)
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,6 @@ take one thread. Adds to benchmarks/results/batch_overhead.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
@@ -24,7 +23,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from common import load, save
+from common import argument_parser, load, save
 from foils.batching import hobit_batches
 from foils.batching.vectors import EmbeddingCache
 from foils.data import load_collection
@@ -55,7 +54,7 @@ def spent(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collection")
     parser.add_argument("--model", choices=["bert-tiny", "minilm"], default="bert-tiny")
     parser.add_argument("--pairs", type=int, default=512)
@@ -124,7 +123,3 @@ def main() -> None:
     results[f"{options.model} {collection.name}"] = found
     save("batch_overhead", results)
     print(json.dumps(found, indent=1))
-
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,6 @@ draw the queries, those that lose their answers, the graphs and the noise; ± th
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from typing import Any
@@ -24,7 +23,7 @@ from scipy.special import expit
 from scipy.stats import rankdata
 
 import foils
-from common import save
+from common import argument_parser, save
 from foils.data import Collection, Negatives, load_collection
 from foils.data.negatives import negatives_table
 from foils.encode import load_encoder
@@ -122,7 +121,7 @@ def measured(collection: Collection, vectors: np.ndarray, queries: int, seed: in
 
 def main() -> None:
     """Measure, print a table, write JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collection")
     parser.add_argument("--queries", type=int, default=150)
     parser.add_argument("--seeds", type=int, default=5)
@@ -141,7 +140,3 @@ def main() -> None:
             )
         rows.append(row)
     save("rate_between", {}, {f"AUC on {collection.name}, {args.seeds} seeds": rows})
-
-
-if __name__ == "__main__":
-    main()

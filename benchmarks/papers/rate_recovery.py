@@ -9,12 +9,10 @@
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 from scipy.special import ndtr
 
-from common import save
+from common import argument_parser, save
 from foils.rating import Pairs, regular_pairs, thurstone
 
 PRIOR_SD = 10.0
@@ -66,14 +64,10 @@ def coverage(rng: np.random.Generator) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.parse_args()
     found = {
         "Recovery": recovery(np.random.default_rng(0)),
         "Coverage of intervals": coverage(np.random.default_rng(3)),
     }
     save("rate_recovery", {}, found)
-
-
-if __name__ == "__main__":
-    main()

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import ttest_rel
 
-from common import load, save
+from common import argument_parser, load, save
 from foils.data import Collection, load_collection
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
@@ -290,7 +290,7 @@ def tables(results: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collections", nargs="+")
     parser.add_argument("--split", default="test")
     parser.add_argument("--model", default=DEFAULT_MODEL)
@@ -306,7 +306,3 @@ def main() -> None:
         result = one(load_collection(path), encoder, store, given)
         done[f"{result['collection']}{', answers' if given.answers else ''}"] = result
         save("search_collections", {"collections": done}, tables(done))
-
-
-if __name__ == "__main__":
-    main()

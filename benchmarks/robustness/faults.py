@@ -7,14 +7,13 @@ What is done and checked is told in tests/faults/kill_trials.py. Writes benchmar
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any
 
 from kill_trials import trials_of
 from kill_world import VERBS
 
-from common import load, save
+from common import argument_parser, load, save
 
 COUNTED = ("kills", "file_points", "different", "half", "left")
 
@@ -27,7 +26,7 @@ def row_of(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--verb", action="append", choices=list(VERBS), help="several times; all without it")
     parser.add_argument("--kills", type=int, default=50, help="at random moments, for each verb")
     parser.add_argument("--points", type=int, default=40, help="at changes of files, at most, for each verb")
@@ -40,7 +39,3 @@ def main() -> None:
         results[name] = found
         save("faults", results, {"": [row_of(name, each) for name, each in results.items()]})
     sys.exit(0 if all(results[name]["sound"] for name in names) else 1)
-
-
-if __name__ == "__main__":
-    main()

@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from common import load, save
+from common import argument_parser, load, save
 
 ROOT = Path(__file__).parents[2]
 LONGEST_FILE = 1 << 17
@@ -101,7 +101,7 @@ def run(name: str, folder: Path, seconds: float, seed: int) -> dict[str, Any]:
     own = {"OMP_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1", "FOILS_CACHE": str(folder / "cache")}
     given = ["--one", name, "--folder", str(folder), "--seconds", str(seconds), "--seed", str(seed)]
     with (folder / "log").open("wb") as log:
-        command = [sys.executable, __file__, *given]
+        command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "fuzz", *given]
         ended = subprocess.run(command, env={**os.environ, **own}, stderr=log, stdout=log)
     said = (folder / "log").read_text(errors="replace")
     written = folder / "counts.json"
@@ -137,7 +137,7 @@ def rows_of(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument(
         "--until", type=int, default=1_000_000, help="complaints about malformed lines and files, in all"
     )
@@ -180,7 +180,3 @@ def main() -> None:
         number += 1
     print(f"files and crashes: {folder}")
     sys.exit(bool(crashes))
-
-
-if __name__ == "__main__":
-    main()

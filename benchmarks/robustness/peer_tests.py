@@ -9,7 +9,6 @@ apart. The exit status is 1 where any other fails.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
@@ -17,7 +16,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from common import load, save
+from common import argument_parser, load, save
 
 # Of each library: a folder by which a checkout is known, what of foils is tested, the files with the tests of it (as
 # pytest's -k selects them), and why a test may fail: what its name says it looks for.
@@ -81,7 +80,7 @@ def outcomes(name: str, checkout: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("checkout", type=lambda text: Path(text).resolve())
     checkout = parser.parse_args().checkout
     name = next((name for name, (folder, *_) in PEERS.items() if (checkout / folder).is_dir()), None)
@@ -105,7 +104,3 @@ def main() -> None:
     save("peer_tests", result, {"": rows})
     if failed:
         raise SystemExit("\n".join(["failed:", *failed]))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,6 @@ Writes benchmarks/results/repeat.json.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -23,7 +22,7 @@ from typing import Any
 from kill_trials import Place, fresh, prepare
 from kill_world import VERBS, Verb, World, answering, make_world
 
-from common import load, save
+from common import argument_parser, load, save
 
 WAYS: dict[str, list[dict[str, str]]] = {
     "process": [{"PYTHONHASHSEED": "0"}],
@@ -53,7 +52,7 @@ def row_of(name: str, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--verb", action="append", choices=list(VERBS))
     parser.add_argument("--way", action="append", choices=list(WAYS))
     given = parser.parse_args()
@@ -75,7 +74,3 @@ def main() -> None:
                 found[way] = sorted(different)
             results[name] = found
             save("repeat", results, {"": [row_of(name, each) for name, each in results.items()]})
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,6 @@ judgements, of whose documents 28,000 at most are used. Making batches of 6,000 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -19,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from common import save
+from common import argument_parser, save
 
 HERE = Path(__file__).resolve().parents[2]
 JOBS = {"a word table": ("static", 28_000), "all-MiniLM": ("encode", 400), "training all-MiniLM": ("train", 320)}
@@ -94,7 +93,7 @@ def measured(tree: Path, job: str, collection: str, count: int, threads: int) ->
 
 def main() -> None:
     """Measure the trees in turns, and write the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("before", type=Path)
     parser.add_argument("collection")
     parser.add_argument("--repeats", type=int, default=3)
@@ -117,7 +116,3 @@ def main() -> None:
     batches = [{"preprocess": round(theirs, 2), "foils": round(ours, 2), "foils / preprocess": round(ours / theirs, 3)}]
     tables = {"Against the release before": rows, "Seconds of making batches of 6,000 texts, one thread": batches}
     save("before", {"rows": rows, "batches": batches}, tables)
-
-
-if __name__ == "__main__":
-    main()

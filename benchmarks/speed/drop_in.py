@@ -18,8 +18,6 @@ import json
 import random
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -27,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from common import load, save
+from common import apart, argument_parser, load, peak_bytes, save
 from foils.data import load_collection
 
 WIDE = {"relative_margin": 0.05, "num_negatives": 10, "range_max": 100}
@@ -40,10 +38,6 @@ CASES: dict[str, dict[str, Any]] = {
     "margin, labeled-list": {**WIDE, "output_format": "labeled-list"},
 }
 FIRST = "first call"
-
-
-def peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def spent() -> float:
@@ -69,9 +63,9 @@ def side(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     kept: dict[str, Any] = {"cache_folder": str(arguments.cache / name)}
     if arguments.case[0] == FIRST:
         kept = {"cache_folder": str(arguments.cache / f"first {random.getrandbits(64)}")} if name == "ours" else {}
-    before, worked, start = peak(), spent(), time.perf_counter()
+    before, worked, start = peak_bytes(), spent(), time.perf_counter()
     mined = mine(pairs, model, corpus=corpus, verbose=False, **kept, **CASES[arguments.case[0]])
-    seconds, last = time.perf_counter() - start, peak()
+    seconds, last = time.perf_counter() - start, peak_bytes()
     times = {"seconds": seconds, "processor seconds": spent() - worked}
     rows = [digest(row) for row in without_scores(mined)]
     return {**times, "peak": last, "growth": last - before, "rows": len(mined), "digests": rows}
@@ -86,12 +80,9 @@ def without_scores(mined: Any) -> Any:
 
 
 def run(name: str, case: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    command = [
-        sys.executable, __file__, arguments.collection, "--side", name, "--encoder", arguments.encoder,
-        "--split", arguments.split, "--cache", str(arguments.cache), "--case", case,
-    ]  # fmt: skip
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, stderr=subprocess.DEVNULL)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    options = {"encoder": arguments.encoder, "split": arguments.split, "cache": arguments.cache}
+    given = [text for option, value in options.items() for text in (f"--{option}", value)]
+    return apart("drop_in", arguments.collection, "--side", name, "--case", case, *given)
 
 
 def compared(case: str, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -115,7 +106,7 @@ def compared(case: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("collection", nargs="?", default="pydocs")
     parser.add_argument("--encoder", default="static:all-MiniLM-L6-v2")
     parser.add_argument("--split", default="train")
@@ -145,7 +136,3 @@ def main() -> None:
         for case, each in known["cases"].items()
     ]
     save("drop_in", stored, {"Ratios to sentence-transformers": rows})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Encoding: against sentence-transformers' default on the same texts, and how many texts a scoring encodes.
+"""Encoding against sentence-transformers' default on the same texts.
 
     python benchmarks/run.py encode [--texts 400] [--pairs 3] [--cores 2]
 
@@ -8,35 +8,27 @@ processor's seconds with one thread, which other work on the machine changes lit
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from common import save
+from common import argument_parser, save
 from foils.data import Collection, load_collection
 from foils.encode import (
     DEFAULT_MODEL,
     EncoderSettings,
     EncodingSettings,
-    Kind,
     SentenceEncoder,
-    Vectors,
     VectorStore,
     load_encoder,
 )
-from foils.encode.encoder import WINDOW, token_batches, tokenized_windows, tokens_on
 from foils.encode.models import STATIC, load_model
-from foils.encode.tokens import plain_tokenizer
 from foils.encode.vectors import cosine_loss
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.scoring import ScoreSettings, score_sources
 
 LENGTH = 128  # tokens
 MODELS = {  # name -> model, precision, how many times the texts: a bag of words takes no time for few
@@ -44,21 +36,6 @@ MODELS = {  # name -> model, precision, how many times the texts: a bag of words
     "exact": (DEFAULT_MODEL, "float32", 1),
     "bag of words": (f"static:{DEFAULT_MODEL}", "auto", 24),
 }
-
-
-class Counting:
-    """An encoder that counts the texts it encodes."""
-
-    def __init__(self, encoder: SentenceEncoder) -> None:
-        self.encoder, self.texts = encoder, 0
-        self.name, self.dimension, self.fingerprint = encoder.name, encoder.dimension, encoder.fingerprint
-
-    def route(self, kind: Kind) -> str:
-        return self.encoder.route(kind)
-
-    def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
-        self.texts += len(texts)
-        return self.encoder.encode(texts, kind)
 
 
 def speed(name: str, texts: list[str], collection: Collection, pairs: int, threads: int) -> dict[str, float]:
@@ -102,44 +79,8 @@ def lowest_cosine(encoder: SentenceEncoder, exact: SentenceEncoder, texts: list[
     return cosine_loss(exact.encode(texts, "document"), encoder.encode(texts, "document"))[1]
 
 
-def padding(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
-    """Return the tokens that are computed, padding counted, by those of the texts: in batches here, and of 32 there."""
-    tokenizer = plain_tokenizer(encoder.model, task="document")
-    assert tokenizer is not None, "a plain transformer"
-    lengths = tokenizer(texts).lengths
-    theirs = lengths[np.argsort([-len(text) for text in texts], kind="stable")]
-    padded = sum(theirs[at : at + 32].max() * len(theirs[at : at + 32]) for at in range(0, len(theirs), 32))
-    windows = tokenized_windows(texts, tokenizer, WINDOW)
-    batches = token_batches(windows, lambda: tokens_on("cpu"))
-    ours = sum(each["attention_mask"].numel() for _, each in batches)
-    return {"ours": round(float(ours / lengths.sum()), 3), "theirs": round(float(padded / lengths.sum()), 3)}
-
-
-def encodings(encoder: SentenceEncoder, records: int) -> dict[str, int]:
-    """Score three sources and their hybrids of a sample, twice, in a fresh store."""
-    collection = load_collection("pydocs")
-    rng = np.random.default_rng(0)
-    vectors = rng.standard_normal((len(collection.documents), 8)).astype(np.float32)
-    made_up = DenseRetriever(Vectors.of(vectors), Vectors.of(vectors))
-    retrievers = (RandomRetriever(collection), BM25Retriever(collection), made_up)
-    sources = {each.name: mine_negatives(collection, each, split="dev", top=3) for each in retrievers}
-    counting = Counting(encoder)
-    settings = ScoreSettings(split="dev", sample=records)
-    with tempfile.TemporaryDirectory() as folder:
-        first = score_sources(collection, sources, counting, VectorStore(folder), settings)
-        once = counting.texts
-        score_sources(collection, sources, counting, VectorStore(folder), settings)
-    found = first.measured.records
-    return {
-        "records": records,
-        "distinct_texts": len(set(collection.query_texts(found.queries))) + len(found.texts),
-        "encoded": once,
-        "encoded_again": counting.texts - once,
-    }  # fmt: skip
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--texts", type=int, default=400)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--cores", type=int, help="default: all")
@@ -160,9 +101,7 @@ def main() -> None:
                 "one thread": speed(name, texts, collection, given.pairs, 1),
                 "all cores": speed(name, texts, collection, given.pairs, cores),
             }
-    encoder = load_encoder(DEFAULT_MODEL, EncoderSettings(max_length=LENGTH, device="cpu"))
-    padded = padding(encoder, collection.document_texts(shuffled[: given.texts]))
-    result = {"texts": given.texts, "cores": cores, "speed": measured, "padded": padded, **encodings(encoder, 20)}
+    result = {"texts": given.texts, "cores": cores, "speed": measured}
     rows = [
         {
             "pydocs at 128 tokens": name, "texts": each["texts"], "precision": each["precision"],
@@ -171,7 +110,3 @@ def main() -> None:
         for name, each in measured.items()
     ]  # fmt: skip
     save("encode", result, {"Times as fast as sentence-transformers": rows})
-
-
-if __name__ == "__main__":
-    main()

@@ -18,7 +18,6 @@ import os
 import resource
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -28,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from common import load, save
+from common import apart, argument_parser, load, peak_bytes, save
 from foils.data import load_collection
 
 DEPTH = 100
@@ -49,10 +48,6 @@ def made_up(folder: Path, documents: int, queries: int = 2_000) -> Path:
     lines = [f"q{row}\td{row}\t1" for row in range(min(queries, documents))]
     (place / "qrels" / "train.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
     return place
-
-
-def peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def lexical(place: str, split: str) -> dict[str, float]:
@@ -118,17 +113,13 @@ def of_search(start: Any, indexed: Any, compiled: Any, rows: int) -> dict[str, f
     children, end = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, clock()
     return {
         "index": indexed[0] - start[0], "search": end[0] - compiled[0], "processor, index": indexed[1] - start[1],
-        "processor, search": end[1] - compiled[1], "mib": max(peak(), children) / 2**20, "rows": rows,
+        "processor, search": end[1] - compiled[1], "mib": max(peak_bytes(), children) / 2**20, "rows": rows,
     }  # fmt: skip
 
 
 def side(name: str, arguments: argparse.Namespace, cache: Path) -> dict[str, float]:
-    command = [
-        sys.executable, __file__, arguments.collection, "--side", name, "--split", arguments.split,
-        "--cache", str(cache), *(["--lucene", *arguments.lucene] if arguments.lucene else []),
-    ]  # fmt: skip
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    lucene = ["--lucene", *arguments.lucene] if arguments.lucene else []
+    return apart("mine", arguments.collection, "--side", name, "--split", arguments.split, "--cache", cache, *lucene)
 
 
 def one_side(arguments: argparse.Namespace) -> dict[str, float]:
@@ -140,7 +131,7 @@ def one_side(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argument_parser(__doc__)
     parser.add_argument("collection", nargs="?")
     parser.add_argument("--made-up", type=int, metavar="DOCUMENTS")
     parser.add_argument("--split", default="train")
@@ -170,7 +161,3 @@ def main() -> None:
     rows = [{"collection": collection.name, **facts, "with": name, **each} for name, each in medians.items()]
     kept = [each for each in load("mine").get("bm25", []) if each["collection"] != collection.name]
     save("mine", {"bm25": [*kept, *rows]}, {"BM25": [*kept, *rows]})
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,6 @@ compute on it are run. With --cells the trainings of `able` follow, on the colle
 
 from __future__ import annotations
 
-import argparse
 import json
 import platform
 import re
@@ -38,7 +37,7 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-from common import RESULTS, seconds, unit
+from common import RESULTS, argument_parser, seconds, unit
 from foils.data import Collection, Negatives, load_collection
 from foils.data.negatives import negatives_table
 from foils.encode import EncoderSettings, SentenceEncoder, Vectors, VectorStore
@@ -230,7 +229,7 @@ def cells(data: Path, seconds_left: float) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--model")
     parser.add_argument("--collection", type=Path)
@@ -270,7 +269,3 @@ def main() -> None:
             result["parts"][name] = measure()
             write_json(given.output, result)
             print(name, result["parts"][name], flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,6 @@ Peers are timed on the first queries; their ratings must be ours.
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable
@@ -22,7 +21,7 @@ import evalica
 import numpy as np
 from scipy.special import expit
 
-from common import save
+from common import argument_parser, save
 from foils.rating import Pairs, bradley_terry, regular_pairs, thurstone
 
 PRIOR_SD = 3.0
@@ -82,7 +81,7 @@ def evalica_ratings(pairs, preference, queries):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--candidates", type=int, default=100)
     parser.add_argument("--degree", type=int, default=6)
@@ -126,7 +125,3 @@ def main() -> None:
         1e3 * result["bradley_terry_with_errors_seconds_for_all"] / options.queries
     )
     save("rate", result, {"": [{"": name, "measured": value} for name, value in result.items()]})
-
-
-if __name__ == "__main__":
-    main()

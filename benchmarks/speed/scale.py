@@ -10,7 +10,6 @@ ratios less; `a_cpu_second` is how much one thread does in a second of its own.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from common import save, unit
+from common import argument_parser, save, unit
 from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder, vectors
 from foils.runtime.parallel import map_shards, on_ray
 from foils.scoring.information import information_sums
@@ -31,7 +30,7 @@ DIMENSION, EACH, SHARD, SHARDS = 384, 40, 64, 200
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--texts", type=int, default=512)
     parser.add_argument("--triplets", type=int, default=200_000)
     given = parser.parse_args()
@@ -111,7 +110,3 @@ def scoring(count: int) -> Callable[[], bytes]:
         return b"".join(array.tobytes() for array in (*similarities, *sums.values()))
 
     return work
-
-
-if __name__ == "__main__":
-    main()

@@ -9,14 +9,13 @@ reports the memory that this takes beyond the file.
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from common import load, save, seconds, unit, watched
+from common import argument_parser, load, save, seconds, unit, watched
 from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
 from foils.scoring.gates import Similarities, gated
@@ -118,7 +117,7 @@ def large(dimension: int, records: int = 400_000, documents: int = 500_000) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--dimension", type=int, default=768)
     parser.add_argument("--records", type=int, default=10_000)
     parser.add_argument("--pairs", type=int, default=5)
@@ -131,7 +130,3 @@ def main() -> None:
         found[f"speed_d{given.dimension}"] = speed(given.dimension, given.records, given.pairs)
     found["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
     save("score", found)
-
-
-if __name__ == "__main__":
-    main()

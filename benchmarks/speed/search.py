@@ -9,14 +9,13 @@ ir_measures. One by one is timed on a sample of settings spread over the grid; i
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 
 import ir_measures
 import numpy as np
 
-from common import flat, save
+from common import argument_parser, flat, save
 from foils.encode import ExactIndex, Vectors
 from foils.searching import Judged, evaluate_grid, published_grid
 from foils.searching.choosing import UNREACHED, Relevant, measure_ranks
@@ -100,13 +99,9 @@ def grid_benchmark(queries_count: int, sample: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--sample", type=int, default=24)
     arguments = parser.parse_args()
     found = grid_benchmark(arguments.queries, arguments.sample)
     save("search", {"grid": found, "threads": os.environ.get("OMP_NUM_THREADS")}, {"": flat(found)})
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,6 @@ Processor time of the calling thread (faiss on one thread), encoding of the quer
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import faiss
 import numpy as np
 
-from common import save
+from common import argument_parser, save
 from foils.data import load_collection
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
@@ -60,7 +59,7 @@ def measured(index: Any, queries: np.ndarray, rounds: int) -> dict[str, dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("collection", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
@@ -83,7 +82,3 @@ def main() -> None:
         for name in result["index"]["flat"]
     ]
     save("search_latency", result, {"": rows})
-
-
-if __name__ == "__main__":
-    main()

@@ -14,19 +14,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import subprocess
-import sys
 import tempfile
-import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from common import save
+from common import apart, argument_parser, resident_bytes, save, seconds, watched
 
-HERE = Path(__file__).resolve()
 WORDS = 4000
 LOGGED = {"logging_steps": 1}
 
@@ -81,33 +76,12 @@ def model_of(kind: str, folder: Path):
     return SentenceTransformer(modules=[Transformer(str(folder)), Pooling(64)], device="cpu")
 
 
-class Peak:
-    """Largest resident memory while it watches, in MB above the start."""
-
-    def __enter__(self):
-        self.start = self.peak = self._now()
-        self.going = True
-        self.thread = threading.Thread(target=self._watch, daemon=True)
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.going = False
-        self.thread.join()
-
-    def _watch(self):
-        while self.going:
-            self.peak = max(self.peak, self._now())
-            time.sleep(0.01)
-
-    @staticmethod
-    def _now() -> float:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * resource.getpagesize() / 2**20
-
-    @property
-    def added(self) -> float:
-        return self.peak - self.start
+def measured(work: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds that a piece of work takes, and its peak of resident memory above the start in MB."""
+    peak: list[int] = []
+    with watched(peak, resident_bytes):
+        spent = seconds(work)
+    return spent, (max(peak) - peak[0]) / 2**20
 
 
 def theirs(model, data, folder: Path, batch_size: int, mini_batch: int | None):
@@ -172,11 +146,8 @@ def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | N
             run = theirs(model, data, path / "out", batch_size, mini_batch)
         else:
             run = ours(model, data, path / "out", batch_size, mini_batch, side.removeprefix("foils "))
-        with Peak() as peak:
-            start = time.perf_counter()
-            run()
-            seconds = time.perf_counter() - start
-    return {"seconds": seconds, "triplets_per_second": len(data) / seconds, "peak_mb": peak.added}
+        spent, peak = measured(run)
+    return {"seconds": spent, "triplets_per_second": len(data) / spent, "peak_mb": peak}
 
 
 def loss_alone(cached: bool, batch: int = 4096) -> dict[str, float]:
@@ -192,13 +163,14 @@ def loss_alone(cached: bool, batch: int = 4096) -> dict[str, float]:
         features = [model.preprocess(column) for column in texts]
         loss = ContrastiveLoss(model, mini_batch_size=64 if cached else None)
         model.train()
-        with Peak() as peak:
-            start = time.perf_counter()
+
+        def step() -> None:
             value = loss([{**f} for f in features], None)
             value.backward()
-            seconds = time.perf_counter() - start
-        assert torch.isfinite(value)
-    return {"seconds": seconds, "peak_mb": peak.added}
+            assert torch.isfinite(value)
+
+        spent, peak = measured(step)
+    return {"seconds": spent, "peak_mb": peak}
 
 
 def median(runs: list[dict[str, float]]) -> dict[str, float]:
@@ -206,7 +178,7 @@ def median(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argument_parser(__doc__)
     parser.add_argument("--queries", type=int, default=8000)
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--repeats", type=int, default=3)
@@ -219,7 +191,7 @@ def main() -> None:
         else:
             queries, size, mini = (int(n) for n in numbers)
             found = one(kind, side, queries, size, mini or None)
-        print("RESULT" + json.dumps(found))
+        print("\n" + json.dumps(found))
         return
     cases = {
         "static, batch 1024": ("static", [options.queries, options.batch_size, 0]),
@@ -241,10 +213,7 @@ def compared(sides: dict[str, list[str]], repeats: int) -> dict[str, object]:
     runs: dict[str, list] = {side: [] for side in sides}
     for _ in range(repeats):
         for side, arguments in sides.items():
-            done = subprocess.run(
-                [sys.executable, str(HERE), "--one", *arguments], capture_output=True, text=True, check=True
-            )
-            runs[side].append(json.loads(done.stdout.rpartition("RESULT")[2]))
+            runs[side].append(apart("train", "--one", *arguments))
     found: dict[str, object] = {side: median(of) for side, of in runs.items()}
     first = next(iter(sides))
     base = median(runs[first])
@@ -253,7 +222,3 @@ def compared(sides: dict[str, list[str]], repeats: int) -> dict[str, object]:
             own = median(runs[side])
             found[f"{side} / {first}"] = {k: round(own[k] / base[k], 3) for k in ("seconds", "peak_mb")}
     return found
-
-
-if __name__ == "__main__":
-    main()
