@@ -30,7 +30,6 @@ import foils.mining.methods
 import foils.mining.scorers
 import foils.rating.doors
 import foils.rating.judges
-import foils.rating.session
 import foils.searching.dimensions
 import foils.searching.doors
 import foils.searching.runs
@@ -220,7 +219,7 @@ def score_pairs(collection: foils.data.read.CollectionLike, source: foils.data.s
     precision: typing.Literal["auto", "float32", "bfloat16", "float16"] = ..., trust_remote_code: bool = ...,
     vectors: foils.encode.vectors.StoreLike | None = ...) -> foils.mining.scorers.ScoredPairs: ...
 def rate(collection: foils.data.read.CollectionLike, source: foils.data.sources.SourceLike, *,
-    judge: foils.rating.session.JudgesLike = ..., between_judge: foils.rating.session.JudgeLike | None = ...,
+    judge: foils.rating.judges.JudgesLike = ..., between_judge: foils.rating.judges.JudgeLike | None = ...,
     temperature: float | None = ..., accept_judge: bool = ..., split: str = ..., seed: int = ..., degree: int = ...,
     between: int | None = ..., model: typing.Literal["thurstone", "bradley-terry"] = ...,
     validate: typing.Literal["none", "borderline", "all"] = ..., question: foils.rating.judges.QuestionSettings = ...,

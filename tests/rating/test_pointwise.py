@@ -12,7 +12,7 @@ import foils
 from foils.encode.vectors import AT_128
 from foils.llm import LLMSettings
 from foils.rating import Candidates, LLMJudge, QuestionSettings, all_pairs, ask
-from foils.rating.session import JudgeSettings, Opening, open_judge
+from foils.rating.judges import JudgeSettings, Opening, open_judge
 from foils.runtime.errors import FailureError
 from judging import listed, numbers
 from llm_server import Reply, serving

@@ -14,7 +14,7 @@ from foils.data import Negatives
 from foils.encode.vectors import AT_128
 from foils.llm import Client, LLMSettings
 from foils.rating import QuestionSettings
-from foils.rating.session import HEEDED, JudgeSettings, Opening, open_judge
+from foils.rating.judges import HEEDED, JudgeSettings, Opening, open_judge
 from foils.runtime.errors import FailureError, InputError
 from judging import listed
 from llm_server import Reply, serving

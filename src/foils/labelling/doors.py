@@ -28,9 +28,8 @@ from foils.encode.vectors import AT_128, EncodingSettings
 from foils.llm import LLMSettings, Usage, announce
 from foils.pages import shortened
 from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask
-from foils.rating.judges import RELEVANCE, questions_of
-from foils.rating.session import HEEDED, JudgeSettings, Opening
-from foils.rating.session import open_judge as open_compared
+from foils.rating.judges import HEEDED, RELEVANCE, JudgeSettings, Opening, questions_of
+from foils.rating.judges import open_judge as open_compared
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import LABEL_FILES, one_at_a_time, without_nan, write_whole
 from foils.runtime.options import Option, Settings, door, several, spelled

@@ -20,7 +20,7 @@ from foils.encode.vectors import AT_128, EncodingSettings
 from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce, digest
 from foils.rating.estimators import LINKS
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
-from foils.rating.judges import Judge, QuestionSettings, questions_of
+from foils.rating.judges import Judge, JudgeSettings, Opening, QuestionSettings, heeding, open_judge, questions_of
 from foils.rating.pairs import (
     Candidates,
     Floats,
@@ -32,26 +32,36 @@ from foils.rating.pairs import (
     pairs_between,
     regular_pairs,
 )
-from foils.rating.session import (
-    Evidence,
-    JudgeSession,
-    JudgeSettings,
-    Opening,
-    RatingSettings,
-    answers_between,
-    ask_tried,
-    heeding,
-    open_judge,
-)
+from foils.rating.session import Evidence, JudgeSession, answers_between, ask_tried
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
-from foils.runtime.options import Option, door, spelled
+from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.parallel import ScaleSettings
 from foils.runtime.results import Table, number
 
 log = logging.getLogger(__name__)
 
 OTHER_SPLIT = "query whose positives are in other splits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingSettings(Settings):
+    """Which pairs are compared, and how ratings are fitted to the answers.
+
+    Attributes:
+        degree: Number of comparisons per candidate; even.
+        between: Comparisons with other queries; even. They give each query an offset.
+        model: Model of the ratings.
+        validate: Negatives that are also compared with the positive directly; borderline is a gap
+            of 80 to 150.
+    """
+
+    heading = "Rating"
+
+    degree: Annotated[int, Option(least=2)] = 6
+    between: Annotated[int | None, Option(least=2)] = None
+    model: Annotated[str, Option(flag="--rating-model", names=tuple(LINKS))] = "thurstone"
+    validate: Annotated[str, Option(names=("none", "borderline", "all"))] = "none"
 
 
 @dataclass(frozen=True)

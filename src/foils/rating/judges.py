@@ -1,4 +1,4 @@
-"""Who says which of two documents answers a query better, and what several say together.
+"""Who says which of two documents answers a query better, and how a judge is opened by its name.
 
 A judge gives a probability for each pair, NaN where it failed: a failure is a missing judgement,
 never a tie and never a vote. Another way of judging is another class with the four members of
@@ -16,25 +16,33 @@ never a tie and never a vote. Another way of judging is another class with the f
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from urllib.parse import urlsplit
 
 import numpy as np
 from scipy.special import expit
 
+from foils.data.collection import Collection
 from foils.encode import Encoder, VectorStore
 from foils.encode.tokens import LazyTexts
-from foils.llm import Client, Form, Questions, RelevanceQuestions, Template, Usage, digest
+from foils.encode.vectors import OF_CROSS_ENCODERS, EncodingSettings
+from foils.llm import Client, Form, LLMSettings, Purse, Questions, RelevanceQuestions, Template, Usage, digest
 from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, json_values, probability
 from foils.mining.scorers import CrossEncoderScorer
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import cache_place
-from foils.runtime.options import Option, Settings
+from foils.runtime.options import Option, Settings, key_values, settings_of, several, spelled
+
+log = logging.getLogger(__name__)
 
 _AT_ONCE = 2**12  # documents whose vectors are compared, or questions that are counted, together
 
@@ -433,3 +441,171 @@ def _named_first(window: list[int], numbers: list[int] | None) -> list[int] | No
     if 2 * len(named) < len(window):
         return None
     return named + [row for row in window if row not in named]
+
+
+if TYPE_CHECKING:
+    JudgeLike = str | Judge
+    JudgesLike = JudgeLike | Sequence[JudgeLike]
+else:
+    JudgeLike = JudgesLike = str
+
+BI_ENCODER = "bi-encoder"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeSettings(Settings):
+    """Who says which of two documents answers a query better.
+
+    Attributes:
+        judge: bi-encoder[:MODEL], cross-encoder:MODEL or llm[:MODEL]; a bare MODEL is a
+            bi-encoder. Its own settings may follow, as in
+            llm:MODEL,base_url=URL,key_variable=NAME,price=2/8. May be given several times: the mean
+            of their answers. Default: bi-encoder. In Python also an object with the methods of
+            `Judge`, or a list.
+        between_judge: Judge between queries. Default: that of the ratings.
+        temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1
+            for logits.
+        accept_judge: Rate even where the answers do not clearly prefer labelled positives, or
+            contradict themselves when the order of the documents is reversed.
+    """
+
+    judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
+    between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE")] = None
+    temperature: Annotated[float | None, Option(above=0)] = None
+    accept_judge: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "judge", [_named(each) for each in self.judges])
+        object.__setattr__(self, "between_judge", _named(self.between_judge))
+
+    @property
+    def judges(self) -> list[JudgeLike]:
+        """The judges, one or several."""
+        return several(self.judge)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What judges are opened with.
+
+    Attributes:
+        judges: who judges.
+        encoding: encoder and store of a bi-encoder; length and device of the others.
+        llm: which language model.
+        question: what it is asked.
+        purse: what all language models together may cost.
+    """
+
+    judges: JudgeSettings
+    encoding: EncodingSettings
+    llm: LLMSettings
+    question: QuestionSettings
+    purse: Purse = field(default_factory=Purse)
+
+    @cached_property
+    def key_server(self) -> tuple[str, str]:
+        """Scheme and host of the server that the run's key goes to: the run's, or that of the first model without one.
+
+        A key that was given for one server is sent to no other: a judge with another server names its own
+        `key_variable`.
+        """
+        judges = *self.judges.judges, self.judges.between_judge
+        every = [_parsed(each) for each in judges if isinstance(each, str)]
+        addresses = [own.get("base_url") for kind, _, own in every if kind == "llm" and "key_variable" not in own]
+        address = self.llm.base_url or os.environ.get("OPENAI_BASE_URL")
+        if not address and addresses and None not in addresses:
+            address = addresses[0]
+        return urlsplit(address or "")[:2]
+
+    def with_own(self, settings: Mapping[str, Any]) -> Opening:
+        """Return these with one judge's own settings in the place of those of all."""
+        own = dict(settings)
+        if "base_url" in own and "key_variable" not in own and urlsplit(own["base_url"])[:2] != self.key_server:
+            own["key_variable"] = ""
+            if os.environ.get(self.llm.key_variable):
+                log.warning(
+                    "%s gets no key: that of %s is for another server; give the judge its own, as key_variable=NAME",
+                    urlsplit(own["base_url"]).netloc.rpartition("@")[2], self.llm.key_variable,
+                )  # fmt: skip
+        changed = dict[str, Any]()
+        for name in ("judges", "encoding", "llm", "question"):
+            group = getattr(self, name)
+            changed[name] = replace(group, **{key: value for key, value in own.items() if hasattr(group, key)})
+        return replace(self, **changed)
+
+
+def _names(*groups: type) -> frozenset[str]:
+    return frozenset(each.name for group in groups for each in fields(group))
+
+
+HEEDED = {
+    BI_ENCODER: _names(EncodingSettings) | {"temperature"},
+    "cross-encoder": frozenset({"temperature", "vectors", *OF_CROSS_ENCODERS}),
+    "llm": _names(LLMSettings, QuestionSettings),
+}
+"""Kind of judge -> names of the settings that it heeds."""
+
+
+def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge:
+    """Return the judge of a name; an object stays as it is.
+
+    Raises:
+        InputError: nothing stands behind the colon, or what stands there cannot be opened.
+    """
+    if not isinstance(judge, str):
+        return judge
+    kind, model, own = _parsed(judge)
+    opening = opening.with_own(own)
+    temperature, question = opening.judges.temperature, opening.question
+    if kind == BI_ENCODER:
+        encoding = replace(opening.encoding, encoder=model) if model else opening.encoding
+        encoder, store = encoding.open(collection)
+        return BiEncoderJudge(encoder, temperature=temperature or 0.05, store=store)
+    if kind == "cross-encoder":
+        if not model:
+            raise InputError("cross-encoder needs its model: cross-encoder:MODEL")
+        return CrossEncoderJudge(CrossEncoderScorer.of(model, opening.encoding), temperature=temperature or 1.0)
+    llm = replace(opening.llm, llm_model=model) if model else opening.llm
+    if not llm.llm_model:
+        raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
+    client, folder = llm.client(), llm.folder(collection)
+    how: dict[str, Any] = {"sampling": llm.sampling(), "purse": opening.purse}
+    if question.answer == RELEVANCE:
+        return PointwiseJudge(RelevanceQuestions(client, folder, question.question, domain=question.domain, **how))
+    return (ListJudge if question.answer == ORDER else LLMJudge)(client, folder, question, **how)
+
+
+def heeding(name: str) -> list[dict[str, Any]]:
+    """Return what a setting needs to have an effect: a judge who heeds it, of ratings or between queries."""
+    kinds = [kind for kind, names in HEEDED.items() if name in names]
+    return [{"judge": kinds}, {"between_judge": kinds}]
+
+
+def _named(judge: JudgeLike | None) -> JudgeLike | None:
+    """A judge whose name begins with its kind, a bare model being a bi-encoder's.
+
+    Its own settings are read.
+    """
+    if not isinstance(judge, str):
+        return judge
+    named = judge if key_values(judge)[0].partition(":")[0] in HEEDED else f"{BI_ENCODER}:{judge}"
+    _parsed(named)
+    return named
+
+
+def _parsed(judge: str) -> tuple[str, str, dict[str, Any]]:
+    """Kind, model or file, and own settings of a judge's name, as in llm:MODEL,base_url=URL,temperature=0.7.
+
+    Raises:
+        InputError: a value that is not of its key's type.
+        UnknownNameError: an unknown key.
+    """
+    name, values = key_values(judge)
+    kind, _, where = name.partition(":")
+    heeded = HEEDED[kind] - {"llm_model"}  # it stands in the name
+    groups = (JudgeSettings, LLMSettings, QuestionSettings)
+    own = (each for group in groups for each in settings_of(group) if each.name in heeded)
+    known = {each.name.removeprefix("llm_"): each for each in own}
+    check_names(f"key of {spelled('judge')} {kind}", values, known)
+    return kind, where, {known[key].name: known[key].checked(value) for key, value in values.items()}
