@@ -109,7 +109,7 @@ evaluate small --model bm25 --model lexical=bm25 --reranker models/short --top 2
 evaluate small --model a=one --run first.trec --reranker models/short --measures nDCG@10,R@2 --top 5 \
     --rerank-depth 3 --write-runs out --json out.json
 {SEARCH} --dimensions eclipse --answers answers.jsonl --run out.trec --json out.json
-{SEARCH} --tune train --measure AP --run out.trec --json out.json
+{SEARCH} --dimensions dime --tune train --measure AP --run out.trec --json out.json
 train learnable learnable.parquet --model static --loss weighted --set temperature=0.1 --batches hobit \
     --set-batches seeds=2 --per-query 2 --epochs 2 --batch-size 8 --learning-rate 0.05 --seed 3 -o out --json out.json
 study learnable learnable.parquet again.parquet --model static --seeds 1 --queries 9 --test-on learnable \
