@@ -15,7 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,10 +25,12 @@ import xxhash
 from foils.runtime import progress
 from foils.runtime.files import cache_place, kept_arrays
 
-Text = str | tuple[str, str]
+TextPair = tuple[str, str]  # a query and a document
+Text = str | TextPair
 Features = Mapping[str, Any]
 Ints = npt.NDArray[np.integer]
 Item = TypeVar("Item")
+Item_co = TypeVar("Item_co", covariant=True)
 
 LEAST_KEPT = 10_000  # texts of a training whose ids the cache keeps: one core tokenises them in a second
 AT_ONCE = 1_024  # of them tokenised together: objects of Python that hold their tokens take 20 MB
@@ -40,29 +42,32 @@ _TOKENIZERS: WeakKeyDictionary[Any, dict[Any, Tokenizer | None]] = WeakKeyDictio
 _KEPT: WeakKeyDictionary[Any, dict[Tokenizer, KeptTokens]] = WeakKeyDictionary()
 
 
-class Texts(Protocol):
-    """A sequence of texts that may be read in slices from where they are stored."""
+class Slices(Protocol[Item_co]):
+    """A sequence that may be read in slices from where it is stored."""
 
     def __len__(self) -> int: ...
-    def __getitem__(self, part: slice, /) -> Sequence[str]: ...
+    def __getitem__(self, part: slice, /) -> Sequence[Item_co]: ...
+
+
+Texts = Slices[str]
 
 
 @dataclass(frozen=True)
-class LazyTexts:
-    """Texts that are made slice by slice, when they are read.
+class Lazy(Generic[Item_co]):
+    """Texts, or pairs of texts, that are made slice by slice, when they are read.
 
     Attributes:
         count: how many there are.
-        read: from a slice to its texts.
+        read: from a slice to what is in it.
     """
 
     count: int
-    read: Callable[[slice], Sequence[str]]
+    read: Callable[[slice], Sequence[Item_co]]
 
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, part: slice, /) -> Sequence[str]:
+    def __getitem__(self, part: slice, /) -> Sequence[Item_co]:
         return self.read(part)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ import xxhash
 from foils.data.collection import Collection, Rows
 from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, check_finite, load_encoder
 from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, check_kind, load_cross_encoder
-from foils.encode.tokens import Texts
+from foils.encode.tokens import Slices, TextPair, Texts
 from foils.runtime import memory, progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_place, flush, make_folder, one_at_a_time
@@ -46,6 +46,7 @@ LEAST_COSINE = 0.999  # between a vector and its float32 form, of every text of 
 SAMPLE = 64  # documents, and as many queries
 OF_CROSS_ENCODERS = ("max_length", "device", "trust_remote_code")  # settings that apply to them too
 Keys = npt.NDArray[np.uint64]
+Item = TypeVar("Item", bound=str | TextPair)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +129,7 @@ class VectorStore:
         """Send a store to other processes by its folder."""
         return VectorStore, (self.folder.absolute(),)
 
-    def embed(
-        self, encoder: Encoder, texts: Texts, kind: Kind, *, task: str | None = None, unit: str = "texts"
-    ) -> Vectors:
+    def embed(self, encoder: Encoder, texts: Texts, kind: Kind, *, task: str | None = None) -> Vectors:
         """Return the vectors of texts, encoding those, and only those, that the store does not hold yet.
 
         Which texts are encoded together is fixed before the first is encoded, wherever that is done.
@@ -140,41 +139,93 @@ class VectorStore:
             texts: (n,) a list, or anything that gives its texts in slices.
             kind: "query" or "document", which decides prompt and route.
             task: what the progress says; None: that texts of this kind are embedded.
-            unit: what the progress counts, each distinct text once.
 
         Raises:
             InputError: an encoder that gives another number of vectors, or of another dimension,
                 than it says; or one vector for all texts.
             FailureError: a vector that is NaN or infinite, or vectors that cannot be written.
         """
-        place = f"{encoder.fingerprint}-{encoder.dimension}-float32"
-        if place not in self._opened:
-            self._opened[place] = _Kept(self.folder / place, encoder.dimension)
-        kept, route = self._opened[place], encoder.route(kind)
-        slices = range(0, len(texts), SLICE)
-        keys = np.concatenate([text_keys((), route), *(text_keys(texts[at : at + SLICE], route) for at in slices)])
-        rows = kept.find(keys)
-        known, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
-        # Each distinct text once.
-        fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]
-        encode, size = partial(_encoded, encoder, kind), getattr(encoder, "at_once", BLOCK)
-        with progress.task(task or f"embedding {kind} texts", total=known + len(fresh), unit=unit) as advance:
-            advance(known)
-            for block, vectors in map_shards(encode, _blocks(texts, keys, fresh, size), model=True):
-                kept.append(block, vectors)
-                advance(len(block))
-        if len(fresh):
-            kept.flush()
-            rows = kept.find(keys)
-        embedded = Vectors(kept.vectors, rows)
-        _, first = np.unique(rows, return_index=True)
-        if encoder.dimension > 1 and len(first) >= ALIKE:  # one number is the score of a pair
+        embedded = self._completed(
+            encoder.fingerprint,
+            encoder.dimension,
+            texts,
+            keys_of=partial(text_keys, route=encoder.route(kind)),
+            compute=partial(_encoded, encoder, kind),
+            size=getattr(encoder, "at_once", BLOCK),
+            task=task or f"embedding {kind} texts",
+        )
+        _, first = np.unique(embedded.positions, return_index=True)
+        if len(first) >= ALIKE:
             sample = embedded.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
             # Vectors so much alike rank nothing.
             if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():
                 problem = f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector"
                 raise InputError(f"{problem}: its weights are zero, or its training collapsed; take another")
         return embedded
+
+    def score(
+        self,
+        pairs: Slices[TextPair],
+        scores: Callable[[Sequence[TextPair]], npt.NDArray[np.float32]],
+        *,
+        fingerprint: str,
+        name: str,
+    ) -> npt.NDArray[np.float64]:
+        """Return (n,) the scores of pairs, of those, and only those, that the store does not hold yet, computed now.
+
+        Args:
+            pairs: (n,) queries and documents, or anything that gives them in slices.
+            scores: from k pairs to (k,) scores.
+            fingerprint: of the model that scores; it decides where scores are kept.
+            name: of the model, for messages.
+
+        Raises:
+            FailureError: a score that is NaN or infinite, or scores that cannot be written.
+        """
+        kept = self._completed(
+            fingerprint,
+            1,
+            pairs,
+            keys_of=pair_keys,
+            compute=partial(_scored, scores, name),
+            size=BLOCK,
+            task="scoring pairs",
+            unit="pairs",
+        )
+        return kept.take(slice(None))[:, 0].astype(np.float64)
+
+    def _completed(
+        self,
+        fingerprint: str,
+        dimension: int,
+        items: Slices[Item],
+        *,
+        keys_of: Callable[[Sequence[Item]], Keys],
+        compute: Callable[[tuple[Keys, list[Item]]], tuple[Keys, npt.NDArray[np.floating]]],
+        size: int,
+        task: str,
+        unit: str = "texts",
+    ) -> Vectors:
+        """Return what is kept of n items, after what is missing was computed, each distinct item once."""
+        place = f"{fingerprint}-{dimension}-float32"
+        if place not in self._opened:
+            self._opened[place] = _Kept(self.folder / place, dimension)
+        kept = self._opened[place]
+        parts = (items[start : start + SLICE] for start in range(0, len(items), SLICE))
+        keys = np.concatenate([keys_of(()), *map(keys_of, parts)])
+        rows = kept.find(keys)
+        known, missing = len(np.unique(rows[rows >= 0])), np.flatnonzero(rows < 0)
+        # Each distinct item once.
+        fresh = missing[np.sort(np.unique(keys[missing], axis=0, return_index=True)[1])]
+        with progress.task(task, total=known + len(fresh), unit=unit) as advance:
+            advance(known)
+            for block, vectors in map_shards(compute, _blocks(items, keys, fresh, size), model=True):
+                kept.append(block, vectors)
+                advance(len(block))
+        if len(fresh):
+            kept.flush()
+            rows = kept.find(keys)
+        return Vectors(kept.vectors, rows)
 
 
 class _Kept:
@@ -277,13 +328,27 @@ def _encoded(encoder: Encoder, kind: Kind, block: tuple[Keys, list[str]]) -> tup
     return keys, check_finite(vectors.astype("<f4"), texts, encoder.name)
 
 
-def _blocks(texts: Texts, keys: Keys, fresh: Rows, size: int) -> Iterator[tuple[Keys, list[str]]]:
-    """Yield keys and texts of blocks of ≤ `size` such rows, ascending: those of a slice, longest first."""
+def _scored(
+    scores: Callable[[Sequence[TextPair]], npt.NDArray[np.float32]], name: str, block: tuple[Keys, list[TextPair]]
+) -> tuple[Keys, npt.NDArray[np.floating]]:
+    """Return the keys of a block of pairs, (n, 2), and the scores, (n, 1), as they are stored; here or elsewhere."""
+    keys, pairs = block
+    values = scores(pairs)[:, None].astype("<f4")
+    return keys, check_finite(values, [" – ".join(pair) for pair in pairs], name)
+
+
+def _length(item: str | TextPair) -> int:
+    """The characters of a text, or of both texts of a pair."""
+    return len(item) if isinstance(item, str) else sum(map(len, item))
+
+
+def _blocks(items: Slices[Item], keys: Keys, fresh: Rows, size: int) -> Iterator[tuple[Keys, list[Item]]]:
+    """Yield keys and items of blocks of ≤ `size` such rows, ascending: those of a slice, longest first."""
     together = max(SLICE, size)
-    for start in range(0, len(texts), together):
+    for start in range(0, len(items), together):
         if len(rows := fresh[slice(*np.searchsorted(fresh, [start, start + together]))]):
-            part = texts[start : start + together]
-            rows = rows[np.argsort([-len(part[row - start]) for row in rows], kind="stable")]
+            part = items[start : start + together]
+            rows = rows[np.argsort([-_length(part[row - start]) for row in rows], kind="stable")]
             for chosen in (rows[at : at + size] for at in range(0, len(rows), size)):
                 yield keys[chosen], [part[row - start] for row in chosen]
 
@@ -297,6 +362,11 @@ def text_keys(texts: Sequence[str], route: str) -> Keys:
         hasher.update(text.encode("utf-8", "surrogatepass"))
         digests += hasher.digest()
     return np.frombuffer(bytes(digests), np.uint64).reshape(-1, 2)
+
+
+def pair_keys(pairs: Sequence[TextPair]) -> Keys:
+    """Return (n, 2) 128-bit digests of pairs of texts; the length of the first tells where the second begins."""
+    return text_keys([f"{len(query)}\x1f{query}\x1f{text}" for query, text in pairs], "pair")
 
 
 def paired_products(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows) -> npt.NDArray[np.float64]:

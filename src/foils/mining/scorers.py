@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from foils.data.collection import Collection, DocumentTexts, Rows
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
-from foils.encode.encoder import Encoder, Kind, activated, check_finite, cross_encoder_digest, logits
+from foils.encode.encoder import Encoder, activated, cross_encoder_digest, logits
 from foils.encode.models import check_one_output
-from foils.encode.tokens import LazyTexts
+from foils.encode.tokens import Lazy
 from foils.encode.vectors import (
     OF_CROSS_ENCODERS,
     CrossEncoderLike,
@@ -34,7 +34,6 @@ from foils.runtime.results import Table
 
 TEACHER = "teacher"
 KINDS = BI_ENCODER, CROSS_ENCODER = "bi-encoder", "cross-encoder"
-_BREAK = "\x1f"  # between the length of the query, the query and the document
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -77,9 +76,8 @@ def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
 class CrossEncoderScorer:
     """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
 
-    To the store of vectors it is an `Encoder` of pairs, each one text, to vectors of one number. So
-    scores are kept by the model's weights and the texts: a killed run loses at most the block in
-    the making, and another run asks for what is missing alone. Pairs are sorted by length.
+    The store keeps logits by the model's weights and the texts: a killed run loses at most the block
+    in the making, and another run asks for what is missing alone. Pairs are sorted by length.
 
     Attributes:
         fingerprint: a digest of everything that decides a logit: weights, tokenizer, maximum length.
@@ -94,8 +92,6 @@ class CrossEncoderScorer:
     Raises:
         InputError: a model with several outputs.
     """
-
-    dimension = 1
 
     def __init__(
         self,
@@ -124,35 +120,14 @@ class CrossEncoderScorer:
         """Return what provenance says of the model."""
         return {"name": self.name, "fingerprint": self.fingerprint}
 
-    def route(self, kind: Kind) -> str:
-        """Return "pair"."""
-        return "pair"
-
-    def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
-        """Return (n, 1) logits of pairs that `logits_of` wrote as one text each.
-
-        Raises:
-            FailureError: a logit is NaN or infinite.
-        """
-        pairs = []
-        for text in texts:
-            length, _, rest = text.partition(_BREAK)
-            pairs.append((rest[: int(length)], rest[int(length) + 1 :]))
-        return check_finite(logits(self.model, pairs)[:, None], texts, self.name)
-
     def logits_of(self, count: int, read: Callable[[slice], tuple[Sequence[str], Sequence[str]]]) -> Scores:
         """Return (n,) the logits of n pairs, of which `read` gives a slice's queries and documents.
 
         Raises:
             FailureError: a logit is NaN or infinite.
         """
-
-        def joined(part: slice) -> list[str]:
-            pairs = zip(*read(part), strict=True)
-            return [f"{len(query)}{_BREAK}{query}{_BREAK}{text}" for query, text in pairs]
-
-        kept = self._store.embed(self, LazyTexts(count, joined), "document", task="scoring pairs", unit="pairs")
-        return np.asarray(kept.take(slice(None)), np.float64).reshape(count)
+        pairs = Lazy(count, lambda part: list(zip(*read(part), strict=True)))
+        return self._store.score(pairs, partial(logits, self.model), fingerprint=self.fingerprint, name=self.name)
 
     def score(self, pairs: TextPairs) -> Scores:
         """Return the score of each pair, (n,).

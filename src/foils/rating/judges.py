@@ -32,7 +32,7 @@ from scipy.special import expit
 
 from foils.data.collection import Collection
 from foils.encode import Encoder, VectorStore
-from foils.encode.tokens import LazyTexts
+from foils.encode.tokens import Lazy
 from foils.encode.vectors import OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import Client, Form, LLMSettings, Purse, Questions, RelevanceQuestions, Template, Usage, digest
 from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, json_values, probability
@@ -122,7 +122,7 @@ class BiEncoderJudge(ScoringJudge):
         """Return the cosines, (k,)."""
         queries, query = np.unique(candidates.query_of(rows), return_inverse=True)
         asked = self._store.embed(self._encoder, [candidates.queries[row] for row in queries], "query")
-        texts = LazyTexts(len(rows), lambda part: candidates.texts(rows[part]))
+        texts = Lazy(len(rows), lambda part: candidates.texts(rows[part]))
         shown = self._store.embed(self._encoder, texts, "document")
         scores = np.empty(len(rows))
         for part in np.array_split(np.arange(len(rows)), -(-len(rows) // _AT_ONCE) or 1):
