@@ -24,6 +24,8 @@ import pyarrow.compute as pc
 import foils
 from common import load, save
 from foils.data import Collection, load_collection
+from foils.encode.models import is_static
+from foils.encode.vectors import computes_bfloat16
 from foils.evaluation import measure_encoder
 from foils.experiments.plan import with_queries
 from foils.training.data import training_set
@@ -51,7 +53,8 @@ def trained(name: str, collection: Collection, data: Any, *, steps: int | None =
     model = load_trainable(name)
     settings = plain_recipe(len(data), model, replace(OPEN, steps=steps))
     rate = factor * learning_rate_of(model) if factor else settings.learning_rate
-    settings = replace(settings, learning_rate=rate, max_length=data.length_for(model).tokens)
+    trainer = {"bf16": True} if not is_static(model) and computes_bfloat16(model.device) else {}  # as in a tuning
+    settings = replace(settings, learning_rate=rate, max_length=data.length_for(model).tokens, trainer=trainer)
     with tempfile.TemporaryDirectory() as folder:
         run = train_model(model, data, folder, settings=settings)
     value = measure_encoder(run.model, collection, "test", [MEASURE]).means[MEASURE]
