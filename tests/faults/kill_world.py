@@ -108,7 +108,7 @@ def make_world(folder: Path, server: tuple[str, Path], prepare: Callable[[Verb, 
         "mine {made} --with random --top 4 -o {random.parquet}",
         "mine {made} --with bm25 --top 4 -o {bm25.parquet}",
         "mine {little} --top 2 -o {little.parquet}",
-        "rate {made} {bm25.parquet} --encoder {bert} -o {rated.parquet}",
+        "rate {made} {bm25.parquet} --encoder {bert} --accept-judge -o {rated.parquet}",
         "search {little} --model {bert} --dimensions rdime --split dev --top 20 --run {dev.trec}",
     ):
         prepare(Verb("prepared", text), world)
@@ -146,8 +146,8 @@ LINES = {
                 f"--concurrency {CONCURRENCY} {MINED}",
     "export": "export {made} {bm25.parquet} --form tevatron -o {out}/train.jsonl",
     "score": f"score {{made}} {TABLES} --encoder {{bert}} --json {{out}}/scores.json --report {{out}}/report.html",
-    "rate bi-encoder": "rate {made} {bm25.parquet} --encoder {bert} -o {out}/rated.parquet --json {out}/rated.json",
-    "rate cross-encoder": "rate {made} {bm25.parquet} --judge cross-encoder:{cross} -o {out}/rated.parquet",
+    "rate bi-encoder": "rate {made} {bm25.parquet} --encoder {bert} --accept-judge -o {out}/rated.parquet --json {out}/rated.json",
+    "rate cross-encoder": "rate {made} {bm25.parquet} --judge cross-encoder:{cross} --accept-judge -o {out}/rated.parquet",
     "select": "select {rated.parquet} --by percentile -o {out}/train.parquet --json {out}/train.json",
     "batch": "batch {made} {bm25.parquet} --encoder {bert} --batch-size 8 -o {out}/plan.parquet --json {out}/plan.json",
     "train": "train {little} {little.parquet} --model {bert} --batch-size 8 --epochs 2 --set-trainer save_steps=4 "
