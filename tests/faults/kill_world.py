@@ -146,8 +146,10 @@ LINES = {
                 f"--concurrency {CONCURRENCY} {MINED}",
     "export": "export {made} {bm25.parquet} --form tevatron -o {out}/train.jsonl",
     "score": f"score {{made}} {TABLES} --encoder {{bert}} --json {{out}}/scores.json --report {{out}}/report.html",
-    "rate bi-encoder": "rate {made} {bm25.parquet} --encoder {bert} --accept-judge -o {out}/rated.parquet --json {out}/rated.json",
-    "rate cross-encoder": "rate {made} {bm25.parquet} --judge cross-encoder:{cross} --accept-judge -o {out}/rated.parquet",
+    "rate bi-encoder": "rate {made} {bm25.parquet} --encoder {bert} --accept-judge -o {out}/rated.parquet "
+                       "--json {out}/rated.json",
+    "rate cross-encoder": "rate {made} {bm25.parquet} --judge cross-encoder:{cross} --accept-judge "
+                          "-o {out}/rated.parquet",
     "select": "select {rated.parquet} --by percentile -o {out}/train.parquet --json {out}/train.json",
     "batch": "batch {made} {bm25.parquet} --encoder {bert} --batch-size 8 -o {out}/plan.parquet --json {out}/plan.json",
     "train": "train {little} {little.parquet} --model {bert} --batch-size 8 --epochs 2 --set-trainer save_steps=4 "

@@ -347,6 +347,7 @@ class BatchingMethod:
         return {p.name: p.default for p in parameters if p.name not in COMMON and p.kind != p.VAR_KEYWORD}
 
 
+#: The methods of batching by name.
 METHODS: dict[str, BatchingMethod] = {
     "random": BatchingMethod(random_batches, "none"),
     "hobit": BatchingMethod(hobit_batches, "current"),

@@ -40,6 +40,7 @@ from foils.runtime.options import Option, Settings, spelled
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
 
+#: What a text is embedded as, which decides prompt and route.
 Kind = Literal["query", "document"]
 Floats = npt.NDArray[np.float32]
 AnyFloats = TypeVar("AnyFloats", bound=npt.NDArray[np.floating])

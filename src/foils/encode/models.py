@@ -18,6 +18,7 @@ from foils.runtime.options import spelled
 
 log = logging.getLogger(__name__)
 
+#: Name of the encoder that is used where none is named.
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
 # The .json files by which a model is known.

@@ -468,7 +468,8 @@ class EncodingSettings(EmbeddingSettings, EncoderName):
         return self.open_encoder(self.encoder, collection), self.open_store()
 
 
-AT_128 = EncodingSettings(max_length=128)  # tokens, as all five papers train and score
+#: Settings of the default encoder at 128 tokens, as all five papers train and score.
+AT_128 = EncodingSettings(max_length=128)
 
 
 def as_encoder(model: EncoderLike, settings: EncoderSettings) -> Encoder:

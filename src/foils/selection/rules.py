@@ -133,8 +133,11 @@ def rated_columns(table: pa.Table, *names: str) -> dict[str, Floats]:
     }
 
 
+#: Names of the tiers of ANMI 2.0, from the smallest Elo gap to the largest.
 TIERS = ("danger", "soft", "goldilocks", "medium", "easy")
+#: Elo gaps at which one tier ends and the next begins.
 BOUNDS = (100.0, 200.0, 400.0, 600.0)
+#: Training weight of each tier.
 WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)
 BORDERLINE = (80.0, 150.0)  # gaps that the judge decides on, where it was asked directly
 
@@ -540,6 +543,7 @@ def curriculum(rows: RatedRows, *, epoch: int = 1, schedule: str = "table3") -> 
     return select(rows, rejections, weight, tier_names(rows.gap), {"least": least})
 
 
+#: The rules of selection by name.
 RULES: dict[str, Callable[..., Selection]] = {
     rule.__name__: rule for rule in (table, percentile, mixture, relative, simans, denoise, optimal, curriculum)
 }

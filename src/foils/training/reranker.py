@@ -206,6 +206,7 @@ def _of(terms: Terms) -> Callable[..., RerankerLoss]:
     return partial(RerankerLoss, terms=terms)
 
 
+#: The losses of rerankers by name.
 RERANKER_LOSSES: dict[str, RerankerKind] = {
     "regression": RerankerKind(
         _of(_pointwise(functional.mse_loss)), (ELO, TEACHER, LABELS), pointwise=True, numbers=True
