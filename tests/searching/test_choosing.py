@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes import unit
-from foils.encode import Vectors
+from foils.encode import ExactIndex, Vectors
 from foils.encode.nearest import rank_rows
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
     DimensionSettings,
-    ExactIndex,
     Grid,
     Judged,
     cross_validate,

@@ -18,7 +18,6 @@ from .dimensions import rdime_mask as rdime_mask
 from .dimensions import sharpen as sharpen
 from .dimensions import sharpened_queries as sharpened_queries
 from .dimensions import sun as sun
-from .runs import ExactIndex as ExactIndex
 from .runs import embed_collection as embed_collection
 from .runs import search_collection as search_collection
 from .runs import search_vectors as search_vectors

@@ -25,8 +25,7 @@ from foils.data.collection import DocumentTexts, Rows
 from foils.data.read import identical_ids_caption
 from foils.data.tokens import BM25Settings
 from foils.encode import Encoder, Kind, Vectors, VectorStore
-from foils.encode.nearest import ExactIndex as ExactIndex
-from foils.encode.nearest import Products, search_lists
+from foils.encode.nearest import ExactIndex, Products, search_lists
 from foils.encode.tokens import Texts
 from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
