@@ -11,12 +11,11 @@ import foils
 from fakes import unit
 from foils.data.run import Fusion
 from foils.data.tokens import BM25Settings
-from foils.encode import Vectors
+from foils.encode import ExactIndex, Vectors
 from foils.encode.models import load_model
 from foils.runtime.errors import InputError
 from foils.searching import (
     DimensionSettings,
-    ExactIndex,
     SharpenedSearch,
     search_vectors,
     sharpen,
