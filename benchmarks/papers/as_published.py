@@ -38,7 +38,7 @@ from foils.scoring import ScoreSettings, score_sources
 from foils.scoring.gates import WEIGHTINGS, Lexicon, gated
 from foils.scoring.information import information_sums, log_det
 from foils.scoring.measure import Measured
-from foils.scoring.scores import source_eci
+from foils.scoring.scores import gradient_norm, score_variance, source_eci
 from foils.statistics.significance import kendall_tau
 
 TOP, FAR, LENGTH, AND = 10, 50, 128, " & "
@@ -104,8 +104,8 @@ def table_of_eci(whole: Any) -> list[dict[str, Any]]:
             "Δ by lists": source_eci(record, s_n, measured.best_positive, margin="list").margin,
             "ECI, 3 hardest": of_hardest.value,
             "ECI, arithmetic": np.log1p(plain.negatives) * (plain.signal + plain.margin) / 2,
-            "gradient norm": plain.negatives * np.exp(plain.signal / TEMPERATURE),  # eq. 11
-            "score variance": 0.5 * (highest - plain.signal) ** 2,  # eq. 12
+            "gradient norm": gradient_norm(plain.signal, plain.negatives, TEMPERATURE),
+            "score variance": score_variance(highest, plain.signal),
         })  # fmt: skip
     return rows
 

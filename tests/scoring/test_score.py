@@ -39,6 +39,7 @@ from foils.scoring.measure import (
     information_matrix,
     triplet_similarities,
 )
+from foils.scoring.scores import gradient_norm, score_variance
 from foils.scoring.triplets import CONTROL, Target
 from refusals import refused
 
@@ -412,3 +413,9 @@ def test_fewer_than_two_blocks_give_no_interval():
     for found, replicates in ((with_blocks(rng, 1), 100), (alone, 100), (with_blocks(rng, 10), 0)):
         drawn = bootstrap(*found, rng, replicates=replicates)["s"]
         assert all(math.isnan(end) for end in interval(drawn))
+
+
+def test_heuristics_that_eci_is_compared_with():
+    """ECI equations 11 and 12, by hand."""
+    assert gradient_norm(0.6, 25, 0.05) == pytest.approx(25 * np.exp(12))
+    assert score_variance(0.8, 0.6) == pytest.approx(0.02)

@@ -103,6 +103,16 @@ def source_eci(record: Rows, s_n: Float64s, best_positive: Float64s, *, margin: 
     return ECI(eci(signal, delta, size), signal, delta, size)
 
 
+def gradient_norm(signal: float, negatives: float, temperature: float) -> float:
+    """Return the estimated gradient norm |N|·exp(S/τ), τ > 0 (ECI eq. 11), a heuristic that ECI is compared with."""
+    return float(negatives * np.exp(signal / temperature))
+
+
+def score_variance(highest: float, signal: float) -> float:
+    """Return the estimated score variance ½(S_max − S)² (ECI eq. 12), a heuristic that ECI is compared with."""
+    return 0.5 * (highest - signal) ** 2
+
+
 @dataclass(frozen=True)
 class ScoreSettings(Settings):
     """How sources are scored.
