@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any
@@ -27,7 +28,7 @@ def outside(setting: Setting) -> list[float]:
     """Values that are not in the range of a setting."""
     option = setting.option
     bounds = ((option.least, -1.0), (option.above, 0.0), (option.most, 1.0))
-    return [bound + step for bound, step in bounds if bound is not None] + ([float("nan")] if option.range else [])
+    return [bound + step for bound, step in bounds if math.isfinite(bound)] + ([float("nan")] if option.range else [])
 
 
 @pytest.mark.parametrize("verb", DOORS)
@@ -52,8 +53,8 @@ def other_value(setting: Setting) -> Any:
     if bool in kinds:
         return not setting.default
     if (int in kinds or float in kinds) and not isinstance(setting.default, tuple):
-        value = (setting.default or option.least or option.above or 0) + (1 if int in kinds else 0.01)
-        return value if option.most is None or value <= option.most else setting.default - 0.01
+        value = (setting.default or max(option.least, option.above, 0)) + (1 if int in kinds else 0.01)
+        return value if value <= option.most else setting.default - 0.01
     return "something" if str in kinds and option.parse is None else None
 
 

@@ -246,7 +246,7 @@ def test_scores_and_provenance_come_through(small: Collection) -> None:
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "top": ({"top": 0}, "top 0; expected at least 1"),
-    "near": ({"near_duplicate": float("nan")}, "near_duplicate nan; expected a finite number"),
+    "near": ({"near_duplicate": float("nan")}, "near_duplicate nan; expected above 0"),
     "split": ({"split": "tran"}, "Did you mean 'train'"),
     "ranks": ({"ranks": (3, 3)}, "ranks 3–3"),
     "no end": ({"draw": Uniform()}, "window of ranks with an end"),

@@ -224,8 +224,6 @@ def fill_folder(path: str | Path, *, mark: str = "") -> Iterator[Path]:
     path = _resolved(path)
     with _temporary(path, folder=True) as temporary:
         yield temporary
-        if mark and path.exists() and not path.is_dir():
-            discard(path, "folder", "it is a file")
         if mark and (path / mark).exists():
             return
         mode = temporary.stat().st_mode & 0o777  # as the user's umask has it
@@ -339,10 +337,9 @@ def check_output(path: str | Path, endings: Collection[str], read: Iterable[Path
 def _files_read(place: Path) -> Iterator[Path]:
     """A file; or a folder, and the files in it that a reader of the folder reads."""
     yield place
-    inside = [Path(folder, name) for folder, _, names in os.walk(place) for name in names]
-    texts = any(file.name.startswith("queries.jsonl") and file.parent == place for file in inside)
-    for file in inside:
-        if file.exists() and (_belongs(file, place) if texts else file.suffix.lower() not in SHOWN):
+    texts = any(place.glob("queries.jsonl*"))
+    for file in place.rglob("*"):
+        if file.is_file() and (_belongs(file, place) if texts else file.suffix.lower() not in SHOWN):
             yield file
 
 
@@ -367,15 +364,12 @@ def flush(path: Path) -> None:
 
     A file system that cannot flush folders is left to itself.
     """
-    try:
+    with suppress(OSError) if path.is_dir() else nullcontext():
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-    except OSError:
-        if not path.is_dir():
-            raise
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -400,14 +394,9 @@ def without_nan(value: Any) -> Any:
 
 def existing_file(path: str | Path) -> Path:
     """Return the path when a file is there, else raise an InputError that says so."""
-    path, what = Path(path), "no such file"
-    try:
-        if path.is_file():
-            return path
-        if path.exists():
-            what = "is a folder, a pipe or a device, not a file"
-    except OSError as error:
-        what = str(error.strerror)
+    if os.path.isfile(path):  # noqa: PTH113  (which takes a name that is too long for none)
+        return Path(path)
+    what = "is a folder, a pipe or a device, not a file" if os.path.exists(path) else "no such file"  # noqa: PTH110
     raise InputError(f"{path}: {what}; check the path")
 
 

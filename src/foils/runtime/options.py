@@ -31,9 +31,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
-from difflib import get_close_matches
 from itertools import chain
-from math import isfinite
+from math import inf, isfinite
 from numbers import Integral, Real
 from os.path import exists
 from pathlib import Path, PurePath
@@ -64,9 +63,9 @@ class Option:
         flag: Its name in the program, as `--lambda`, where that is not the field's own.
         short: A second, short name in the program, as `-o`.
         metavar: What stands for the value in the program's help.
-        least: The smallest value allowed; None: no bound.
-        most: The largest value allowed; None: no bound.
-        above: Values must be larger than this; None: no bound.
+        least: The smallest value allowed; -inf: no bound.
+        most: The largest value allowed; inf: no bound.
+        above: Values must be larger than this; -inf: no bound.
         names: The values allowed, or a function that returns them.
         parse: Makes the value of a text (of the list of texts where `repeated`), and raises an
             InputError for a text that is not of its form. None: the program reads it by its type.
@@ -83,9 +82,9 @@ class Option:
     flag: str = ""
     short: str = ""
     metavar: str = ""
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
+    least: float = -inf
+    most: float = inf
+    above: float = -inf
     names: Collection[str] | Callable[[], Iterable[str]] = ()
     parse: Callable[[Any], Any] | None = None
     repeated: bool = False
@@ -103,7 +102,7 @@ class Option:
     def range(self) -> str:
         """What values are expected, in words; empty: any."""
         bounds = {"at least": self.least, "above": self.above, "at most": self.most}
-        return " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
+        return " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if isfinite(bound))
 
     def check(self, name: str, value: Any) -> None:
         """Raise an InputError where a value (or one of several) is outside the range or not an allowed name.
@@ -117,11 +116,8 @@ class Option:
                 check_names(name, [each], self.allowed())
             elif self.range and isinstance(each, Real) and not isinstance(each, bool):
                 number = float(each)
-                low = self.least is not None and number < self.least
-                high = self.most is not None and number > self.most
-                if low or high or (self.above is not None and number <= self.above) or not isfinite(number):
-                    expected = self.range if isfinite(number) else "a finite number"
-                    raise InputError(f"{name} {number:g}; expected {expected}")
+                if not (self.least <= number <= self.most and number > self.above and isfinite(number)):
+                    raise InputError(f"{name} {number:g}; expected {self.range}")
 
 
 NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder
@@ -167,11 +163,10 @@ class Setting:
         return get_args(self.annotation) if union else (self.annotation,)
 
     def checked(self, value: Any) -> Any:
-        """Return a value of it.
+        """Return a value of it: a text is read by the option's `parse`, or as JSON where the setting takes no texts.
 
-        A text is read by the option's `parse`, a whole number made the float that it reads.
-
-        A text where a list or tuple is taken is one of its values.
+        A text where a list or tuple is taken is one of its values, and a whole number becomes the
+        float that it stands for.
 
         Raises:
             InputError: the value is outside the range, no number where the setting is one, or a
@@ -179,31 +174,23 @@ class Setting:
             UnknownNameError: the value is not one of the allowed names.
         """
         option, kinds, name = self.option, {*self.kinds}, spelled(self.name)
+        sequence = next((get_origin(kind) for kind in self.kinds if get_origin(kind) in (list, tuple)), None)
         if option.parse is not None and option.repeated and isinstance(value, (str, list)):
             value = option.parse(several(value))
         elif isinstance(value, str) and value != self.default:
-            value = self._read(value) if option.parse is None else option.parse(value)
+            if option.parse is not None:
+                value = option.parse(value)
+            elif str not in kinds:
+                value = sequence([value]) if sequence else _read_value(value)
         option.check(name, value)
-        fits = isinstance(value, Real if float in kinds else Integral) and not isinstance(value, bool)
-        unset = value is None and type(None) in kinds
-        if kinds <= {int, float, type(None)} and not fits and not unset:
-            expected = "a number" if float in kinds else "a whole number"
+        if bool in kinds:
+            expected, fits = "true or false", not isinstance(value, str)
+        else:
+            number, expected = (Real, "a number") if float in kinds else (Integral, "a whole number")
+            fits = isinstance(value, number) and not isinstance(value, bool)
+        if kinds <= {bool, int, float, type(None)} and not fits and not (value is None and type(None) in kinds):
             raise InputError(f"{name} {value!r}; expected {expected}")
         return float(value) if type(value) is int and float in kinds and int not in kinds else value
-
-    def _read(self, text: str) -> Any:
-        """Return what a text says, by the type of the setting; as it is where that reads no texts."""
-        for kind in () if str in self.kinds else self.kinds:
-            try:
-                if get_origin(kind) in (list, tuple):
-                    return get_origin(kind)([text])
-                if kind is bool:
-                    return {"true": True, "false": False}[text.lower()]
-                if kind in (int, float):
-                    return kind(text)
-            except (KeyError, ValueError):
-                raise InputError(f"{spelled(self.name, text)}; expected a value of type {kind.__name__}") from None
-        return text
 
 
 def _checked(settings: Iterable[Setting], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,15 +307,10 @@ def door(
 
     @functools.wraps(function)
     def opened(*args: Any, **kwargs: Any) -> Any:
-        for name in kwargs:
-            if name not in settings:
-                near = get_close_matches(name, settings, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(settings)}"
-                raise TypeError(f"foils.{function.__name__}() has no argument {name!r}{hint}")
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"foils.{function.__name__}(): {error}") from None
+            raise TypeError(f"foils.{function.__name__}(): {error}; it has {', '.join(settings)}") from None
         bound.apply_defaults()
         checked = _checked(settings.values(), bound.arguments)
         grouped = {name: kind(**{each.name: checked[each.name] for each in settings_of(kind)}) for name, kind in groups}
@@ -431,7 +413,7 @@ def refuse_idle(settings: Mapping[str, Setting], values: dict[str, Any], grouped
         value = values[name]
         if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
             continue
-        why = next(filter(None, (_why_idle(needs, grouped) for needs in setting.needs)), "")
+        why = next(filter(None, (_why_idle(needs, grouped) for needs in setting.needs if needs)), "")
         if why:
             idle.setdefault(why, []).append(_with_value(name, value))
     if idle:
@@ -439,7 +421,7 @@ def refuse_idle(settings: Mapping[str, Setting], values: dict[str, Any], grouped
 
 
 def _why_idle(needs: Needs, values: Mapping[str, Any]) -> str:
-    """Say what is missing where none of several alternatives holds; empty: one does, or nothing is needed."""
+    """Say what is missing where none of several alternatives holds; empty: one does."""
     missing: dict[str, Condition] = {}  # of each alternative the first condition that does not hold
     for alternative in several(needs):
         conditions = {name: condition for name, condition in alternative.items() if name in values}  # of this door
@@ -447,8 +429,6 @@ def _why_idle(needs: Needs, values: Mapping[str, Any]) -> str:
         if not unmet:
             return ""
         missing.setdefault(unmet[0], conditions[unmet[0]])
-    if not missing:
-        return ""
     first = next(iter(missing))
     state = f"with {_with_value(first, values[first])}" if _has_value(values[first]) else f"without {spelled(first)}"
     named = [(name, condition) for name, condition in missing.items() if isinstance(condition, Sequence)]
@@ -540,9 +520,7 @@ OF_PYTHON = {"True": "true", "False": "false", "None": "null"}
 
 
 def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[str, Any]:
-    """Read NAME=VALUE of each text; a later one of a name holds.
-
-    The value is JSON, or True, False or None as Python spells them, or else a text, as a name or a path.
+    """Read NAME=VALUE of each text, with the value as `_read_value` has it; a later one of a name holds.
 
     Args:
         texts: as the program is given them.
@@ -556,11 +534,16 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[s
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
-        try:
-            settings[name] = json.loads(OF_PYTHON.get(value, value))
-        except (ValueError, RecursionError):
-            settings[name] = value
+        settings[name] = _read_value(value)
     return settings
+
+
+def _read_value(text: str) -> Any:
+    """Return what a text says: JSON, or True, False or None as Python spells them, or else the text itself."""
+    try:
+        return json.loads(OF_PYTHON.get(text, text))
+    except (ValueError, RecursionError):
+        return text
 
 
 def settings_checked(what: str, known: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -572,20 +555,18 @@ def settings_checked(what: str, known: Mapping[str, Any], settings: Mapping[str,
             tuple of numbers, no list of numbers.
     """
     check_names(f"setting of {what}", settings, known)
-    wider = {float: (int, float), tuple: (list, tuple), type(None): (int, float, type(None))}
-    wrong = []
-    for key, value in settings.items():
-        default = known[key]
-        fits = isinstance(value, wider.get(type(default), type(default)))
-        alike = fits and isinstance(value, bool) == isinstance(default, bool)
-        if not alike or (
-            isinstance(value, (list, tuple)) and not all(isinstance(each, (int, float)) for each in value)
-        ):
-            wrong.append(f"{key}={value!r} (default {default!r})")
+    wider = {float: (int, float), type(None): (int, float, type(None))}
+
+    def fits(value: Any, default: Any) -> bool:
+        if isinstance(default, tuple):
+            return isinstance(value, (list, tuple)) and all(isinstance(each, (int, float)) for each in value)
+        kinds = wider.get(type(default), type(default))
+        return isinstance(value, kinds) and isinstance(value, bool) == isinstance(default, bool)
+
+    wrong = {key: value for key, value in settings.items() if not fits(value, known[key])}
     if wrong:
-        raise InputError(
-            f"settings of {what} of another type than its defaults: {', '.join(wrong)}; give one of its type"
-        )
+        named = ", ".join(f"{key}={value!r} (default {known[key]!r})" for key, value in wrong.items())
+        raise InputError(f"settings of {what} of another type than its defaults: {named}; give one of its type")
     return {**known, **settings}
 
 

@@ -95,13 +95,11 @@ def _widths(table: Table, column: int, width: int) -> tuple[int, int]:
     from rich.cells import cell_len
 
     cells = [_plain(row[column]) for row in table.rows]
-    heading = _plain(table.columns[column])
+    heading, numeric = _plain(table.columns[column]), _is_numeric(table, column)
     longest = max(map(cell_len, [heading, *cells]))
-    words = [heading] if _is_numeric(table, column) else [heading, *cells]
-    least = max((cell_len(word) for text in words for word in text.split()), default=0)
-    if _is_numeric(table, column):
-        least = max(least, *map(cell_len, cells), 0)
-    else:
+    words = [*heading.split(), *(cells if numeric else " ".join(cells).split())]
+    least = max(map(cell_len, words), default=0)
+    if not numeric:
         least = min(least, max(MIN_TEXT, width // 3))  # a longer word, as a path, goes on in the next line
     return min(max(least, 12), longest), longest
 
