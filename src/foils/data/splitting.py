@@ -91,14 +91,11 @@ def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.ND
         query_rows: (m,) the query of each positive pair.
         doc_rows: (m,) its document.
     """
-    order = np.lexsort((query_rows, doc_rows))
-    queries, documents = np.asarray(query_rows)[order], np.asarray(doc_rows)[order]
-    bounds = np.flatnonzero(np.diff(documents, prepend=-1, append=-1))
     pairs: list[tuple[int, int]] = []
-    for at in np.flatnonzero(np.diff(bounds) > 1).tolist():
-        rows = np.unique(queries[bounds[at] : bounds[at + 1]])
-        if len(rows) > 1:
-            sets = [set(comparable(texts[int(row)])) for row in rows]
+    for places in grouped(np.asarray(doc_rows)):
+        if len(places) > 1:
+            rows = np.unique(np.asarray(query_rows)[places])
+            sets = [comparable(texts[row]) for row in rows.tolist()]
             pairs += [(int(rows[i]), int(rows[j])) for i, j in near_pairs(sets, threshold=TWINS)]
     return np.asarray(pairs, np.int64).reshape(-1, 2)
 

@@ -23,7 +23,7 @@ import Stemmer
 import xxhash
 from scipy import sparse
 
-from foils.data.collection import Collection, Rows, TextNumbers
+from foils.data.collection import Collection, Rows
 from foils.data.tables import BYTES
 from foils.runtime import memory
 from foils.runtime.options import Option, Settings, spelled
@@ -206,15 +206,11 @@ def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple
     holders: defaultdict[str, list[int]] = defaultdict(list)
     pairs: list[tuple[int, int]] = []
     for j, mine in enumerate(tokens):
-        ordered = sorted(mine, key=lambda token: (count[token], token))
         needed = math.ceil(threshold * len(mine) - 1e-9)
-        prefix = ordered[: len(mine) - needed + 1]
+        prefix = sorted(mine, key=lambda token: (count[token], token))[: len(mine) - needed + 1]
         for i in sorted({i for token in prefix for i in holders[token]}):
-            smaller, larger = sorted((len(tokens[i]), len(mine)))
-            if smaller < threshold * larger - 1e-9:
-                continue
             shared = len(tokens[i] & mine)
-            if shared >= threshold * (smaller + larger - shared) - 1e-9:
+            if shared >= threshold * (len(tokens[i]) + len(mine) - shared) - 1e-9:
                 pairs.append((i, j))
         for token in prefix:
             holders[token].append(j)
@@ -222,17 +218,14 @@ def near_pairs(sets: Sequence[Iterable[str]], *, threshold: float) -> list[tuple
 
 
 OF_HASH = 48  # bits of a token's hash
-
-
-SET = 128  # bytes of a set that is kept, about, beside its hashes
+SET = 256  # bytes of a set that is kept, about, beside its hashes
 
 
 class DocumentSets:
-    """Compares the token sets of a collection's documents.
+    """Compares the tokens of a collection's documents.
 
-    Tokens are those of `foils.data.tokens.alphanumeric`, or the whole text where it has none; two
-    that have the same hash of 48 bits count as one. Sets are kept, as far as the memory budget
-    goes.
+    Tokens are those of `comparable`; two that have the same hash of 48 bits count as one. Hashes
+    are kept, as far as the memory budget goes.
 
     Args:
         collection: of the documents.
@@ -240,10 +233,10 @@ class DocumentSets:
 
     def __init__(self, collection: Collection) -> None:
         self._collection = collection
-        self._sets, self._held = dict[int, Rows](), 0
+        self._kept, self._held = dict[int, tuple[Rows, int]](), 0
 
     def __reduce__(self) -> tuple[type[DocumentSets], tuple[Collection]]:
-        """Go to other processes without the sets."""
+        """Go to other processes without what is kept."""
         return DocumentSets, (self._collection,)
 
     @cached_property
@@ -251,75 +244,52 @@ class DocumentSets:
         """(documents,) bytes of the texts, without their titles."""
         return np.asarray(pc.binary_length(self._collection.documents["text"]).to_numpy(), np.int64)
 
-    def jaccard(self, ours: Rows, theirs: Rows, least: float = 0.0) -> Float64s:
-        """Return |A ∩ B| / |A ∪ B| of the token sets of each pair of documents, (n,).
+    def compare(self, ours: Rows, theirs: Rows, least: float = 0.0) -> tuple[Float64s, npt.NDArray[np.bool_]]:
+        """Return |A ∩ B| / |A ∪ B| of the token sets of pairs of documents, and which have the same tokens in order.
 
         Args:
             ours: (n,) rows of documents.
             theirs: (n,) row of the other document of each pair.
             least: where the sizes of the sets rule out this similarity, the bound is returned that they set.
         """
-        similarity = np.empty(len(ours))
+        similarity, same = np.empty(len(ours)), np.empty(len(ours), bool)
         for part in cut_by_bytes(self.lengths[ours] + self.lengths[theirs], memory.budget() // 16):
             rows, place = np.unique(np.concatenate([ours[part], theirs[part]]), return_inverse=True)
-            sets, number = self._distinct_sets(rows)
-            first, second = np.split(number[place], 2)
-            # pairs of sets, each once
-            pairs, pair = np.unique(first * len(sets) + second, return_inverse=True)
-            one, other = np.divmod(pairs, len(sets))
-            similarity[part] = _jaccard(sets, one, other, least)[pair]
-        return similarity
+            one, other = np.split(place, 2)
+            sets, in_order = zip(*self._hashes_of(rows), strict=True)
+            sequences = np.array(in_order, np.uint64)
+            same[part] = sequences[one] == sequences[other]
+            sizes, tokens = np.array([*map(len, sets)]), np.concatenate(sets)
+            ends = np.cumsum([0, *sizes])
+            matrix = sparse.csr_array((np.ones(len(tokens), np.int8), tokens, ends), (len(sets), 1 << OF_HASH))
+            bound = np.minimum(sizes[one], sizes[other]) / np.maximum(sizes[one], sizes[other])
+            near = np.flatnonzero(bound >= least)
+            one, other = one[near], other[near]
+            common = np.diff(matrix[one].multiply(matrix[other]).indptr)
+            bound[near] = common / (sizes[one] + sizes[other] - common)
+            similarity[part] = bound
+        return similarity, same
 
-    def _distinct_sets(self, rows: Rows) -> tuple[list[Rows], Rows]:
-        """Return the distinct token sets of some documents, and (n,) which of them each document has."""
+    def _hashes_of(self, rows: Rows) -> list[tuple[Rows, int]]:
+        """Return the `hashes` of the documents at these rows, each at most once."""
         if self._held > memory.budget() // 4:
-            self._sets, self._held = {}, 0
-        fresh = np.array([row for row in rows.tolist() if row not in self._sets], np.int64)
+            self._kept, self._held = {}, 0
+        fresh = np.array([row for row in rows.tolist() if row not in self._kept], np.int64)
         for some in cut_by_bytes(self.lengths[fresh], min(BYTES, memory.budget() // 16)):
-            texts = self._collection.document_texts(fresh[some])
-            set_of_text = {text: hashes(text) for text in dict.fromkeys(texts)}
-            self._held += sum(each.nbytes + SET for each in set_of_text.values())
-            for row, text in zip(fresh[some].tolist(), texts, strict=True):
-                self._sets[row] = set_of_text[text]
-        numbers: dict[bytes, int] = {}
-        number = [numbers.setdefault(self._sets[row].tobytes(), len(numbers)) for row in rows.tolist()]
-        return [np.frombuffer(each, np.int64) for each in numbers], np.array(number)
-
-    def same_words(self, ours: Rows, theirs: Rows) -> npt.NDArray[np.bool_]:
-        """Return which pairs of documents, each (n,), have the same tokens in the same order."""
-
-        def words_of(rows: Rows) -> list[str]:
-            texts = self._collection.document_texts(rows)
-            words = {text: "\x1f".join(comparable(text)) for text in dict.fromkeys(texts)}
-            return [words[text] for text in texts]
-
-        numbers = TextNumbers(np.append(ours, theirs), words_of)
-        return np.asarray(numbers(ours) == numbers(theirs))
+            for row, text in zip(fresh[some].tolist(), self._collection.document_texts(fresh[some]), strict=True):
+                self._kept[row] = hashes(text)
+                self._held += self._kept[row][0].nbytes + SET
+        return [self._kept[row] for row in rows.tolist()]
 
 
-def _jaccard(sets: list[Rows], one: Rows, other: Rows, least: float) -> Float64s:
-    """Return (k,) |A ∩ B| / |A ∪ B| of pairs of sets.
+def hashes(text: str) -> tuple[Rows, int]:
+    """Return the hashes of a text's distinct tokens, (m,) ascending, and that of the tokens in order.
 
-    Where the sizes rule out `least`, the bound that they set.
+    They are the same in every process.
     """
-    sizes, tokens = np.array([*map(len, sets)]), np.concatenate(sets)
-    ones, ends = np.ones(len(tokens), np.int8), np.cumsum([0, *sizes])
-    matrix = sparse.csr_array((ones, tokens, ends), shape=(len(sets), 1 << OF_HASH))
-    similarity = np.minimum(sizes[one], sizes[other]) / np.maximum(sizes[one], sizes[other])
-    near = np.flatnonzero(similarity >= least)
-    one, other = one[near], other[near]
-    common = np.diff(matrix[one].multiply(matrix[other]).indptr)
-    similarity[near] = common / (sizes[one] + sizes[other] - common)
-    return np.asarray(similarity)
-
-
-def hashes(text: str) -> Rows:
-    """Return the hashes of a text's distinct tokens, (m,) ascending, the same in every process."""
-    text = unescaped(text)
-    # \xff: of no token
-    distinct = {token.encode() for token in alphanumeric(text)} or {b"\xff" + text.encode()}
-    whole = np.fromiter(map(xxhash.xxh3_64_intdigest, distinct), np.uint64, len(distinct))
-    return np.sort(whole >> np.uint64(64 - OF_HASH)).astype(np.int64)
+    tokens = comparable(text)
+    distinct = {xxhash.xxh3_64_intdigest(token.encode()) >> (64 - OF_HASH) for token in tokens}
+    return np.array(sorted(distinct), np.int64), xxhash.xxh3_64_intdigest("\x1f".join(tokens).encode())
 
 
 def cut_by_bytes(sizes: npt.NDArray[np.integer], most: int) -> list[slice]:

@@ -262,10 +262,9 @@ class LookAlikes:
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
         pair, positives = self.known.pairs_of(queries)
         ours, least = documents[pair], np.inf if self.threshold is None else self.threshold
-        similarity = self._sets.jaccard(ours, positives, min(least, 1.0))
+        similarity, same = self._sets.compare(ours, positives, min(least, 1.0))
         near[pair[similarity >= least]] = True
-        alike = np.flatnonzero(similarity == 1)  # the same tokens, perhaps in another order
-        equal[pair[alike[self._sets.same_words(ours[alike], positives[alike])]]] = True
+        equal[pair[same]] = True
         return equal, near & ~equal
 
 
