@@ -18,7 +18,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("data/run.py", "1.0 / (k + 1.0 +", "1.0 / (k + 2.0 +", "mining"),
     ("data/tokens.py", "(np.asarray(frequency, np.float64) + 1)) + 1", "(np.asarray(frequency, np.float64) + 1))",
      "scoring"),
-    ("data/splitting.py", "TWINS = 0.7", "TWINS = 0.9", "data"),
+    ("data/pairs.py", "TWINS = 0.7", "TWINS = 0.9", "data"),
     ("data/pairs.py", "if self._text_of_id.setdefault(identifier, text_hash) != text_hash:", "if False:", "data"),
     ("data/collection.py", "rows[self.known_positives.contain(np.arange(len(rows)), rows)] = -1", "pass",
      "test_identical_ids.py"),

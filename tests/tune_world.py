@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foils.data import load_collection
-from foils.data.splitting import with_three_splits
+from foils.data.description import with_three_splits
 from foils.experiments.plan import Plan
 from foils.experiments.study import trained_file
 from foils.experiments.tune import Tuning

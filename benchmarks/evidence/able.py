@@ -31,7 +31,7 @@ from scipy.stats import kendalltau
 import foils
 from common import RESULTS, argument_parser, load, save
 from foils.data import Collection, Negatives, load_collection
-from foils.data.splitting import drawn_judgements, with_documents
+from foils.data.description import drawn_judgements, with_documents
 from foils.deciding import BeliefSettings
 from foils.deciding import decide as decide_between
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder

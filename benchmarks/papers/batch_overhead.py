@@ -27,7 +27,7 @@ from common import argument_parser, load, save
 from foils.batching import hobit_batches
 from foils.batching.vectors import EmbeddingCache
 from foils.data import load_collection
-from foils.data.training_rows import training_rows
+from foils.data.sources import training_rows
 
 LENGTH = 128
 

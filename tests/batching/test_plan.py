@@ -14,7 +14,7 @@ from foils.batching.batches import known_conflicts
 from foils.batching.plan import batch, measure_epoch, plan_epoch
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives
-from foils.data.training_rows import training_rows
+from foils.data.sources import training_rows
 from foils.encode import VectorStore
 
 SMALL = {"seeds": 4, "candidates": 32}

@@ -21,8 +21,8 @@ from sentence_transformers import CrossEncoder
 
 import foils as library
 from foils.data import Run, load_collection
+from foils.data.description import with_three_splits
 from foils.data.run import Fusion
-from foils.data.splitting import with_three_splits
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan
 from foils.experiments.tasks import RerankerTask

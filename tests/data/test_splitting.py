@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives
+from foils.data.description import expected_recurrence, recurrence
 from foils.data.negatives import TOP, negatives_table
-from foils.data.splitting import TWINS, expected_recurrence, recurrence, split_queries, twin_pairs
+from foils.data.pairs import TWINS, split_queries, twin_pairs
+from foils.data.sources import training_rows
 from foils.data.tokens import alphanumeric
-from foils.data.training_rows import training_rows
 from foils.runtime.errors import InputError, UnknownNameError
 
 WORDS = st.sampled_from(["boat", "harbour", "tide", "rope", "sail", "mast", "keel", "anchor", "deck", "oar"])

@@ -149,7 +149,13 @@ def test_similarities_are_those_of_plain_sets_unless_the_sizes_rule_them_out(wor
 
 
 def test_the_same_tokens_in_another_order_are_near_and_not_the_same():
-    texts = {"a": "Red boat, blue boat", "b": "red BOAT &amp; blue boat!", "c": "blue boat, red boat", "d": "?", "e": "?"}
+    texts = {
+        "a": "Red boat, blue boat",
+        "b": "red BOAT &amp; blue boat!",
+        "c": "blue boat, red boat",
+        "d": "?",
+        "e": "?",
+    }
     sets = DocumentSets(Collection.from_dicts("any", texts, {"q": "a"}, {}))
     for _ in range(2):  # computed, and kept
         similarity, same = sets.compare(np.array([0, 0, 3, 0]), np.array([1, 2, 4, 3]))

@@ -11,8 +11,9 @@ import pytest
 import foils
 from foils.cli.app import DOORS
 from foils.data import Collection, Run
+from foils.data.description import with_three_splits
+from foils.data.pairs import split_sizes
 from foils.data.run import Fusion
-from foils.data.splitting import split_sizes, with_three_splits
 from foils.encode.models import load_model
 from foils.evaluation import measure_run
 from foils.evaluation.doors import Evaluation

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from foils.cli.app import run
+from foils.data.description import expected_recurrence
 from foils.data.negatives import Negatives
-from foils.data.splitting import expected_recurrence
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.mining import BM25Retriever, candidates

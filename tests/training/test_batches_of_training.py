@@ -27,7 +27,7 @@ pytest.importorskip("datasets")
 
 import foils
 from foils.cli.app import run
-from foils.data.training_rows import distinct_names, joined_collections, joined_negatives
+from foils.data.description import distinct_names, joined_collections, joined_negatives
 from foils.evaluation import measure_encoder
 from foils.training.settings import parsed_data_sets
 from refusals import refused

@@ -18,9 +18,8 @@ from foils.batching.methods import METHODS
 from foils.data import Collection
 from foils.data.collection import DocumentTexts
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.sources import SourceLike, as_source
+from foils.data.sources import RowSettings, SourceLike, TrainingRows, as_source, training_rows
 from foils.data.tables import Provenance, provenance, write_table
-from foils.data.training_rows import RowSettings, TrainingRows, training_rows
 from foils.encode.vectors import AT_128, EncodingSettings
 from foils.runtime import progress
 from foils.runtime.files import without_nan

@@ -42,6 +42,9 @@ TRAIN = "train"  # the split that is trained on, unless another is named
 DEV = "dev"  # the split that settings are chosen on
 
 
+SPLITS = (TRAIN, DEV, "test")
+
+
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])
 
 

@@ -1,20 +1,25 @@
-"""What a collection is, for who wants to see whether it was understood: counts, lengths, splits, leakage, warnings."""
+"""What a collection is: counts, lengths, splits, warnings, recurring documents; parts of it, and several as one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import TRAIN, Collection
+from foils.data.collection import DEV, SPLITS, TRAIN, Collection, Rows
+from foils.data.negatives import KNOWN, REQUIRED, Negatives
+from foils.data.pairs import split_queries, split_sizes
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.splitting import recurrence
 from foils.data.tables import pieces
 from foils.data.tokens import alphanumeric
+from foils.runtime import seeds
+from foils.runtime.errors import InputError
 from foils.runtime.options import door
 from foils.runtime.results import Result, Table, number
 
@@ -178,3 +183,174 @@ def _lengths(table: pa.Table) -> tuple[tuple[int, int, int], int]:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def drawn_judgements(collection: Collection, split: str, count: int | None, seed: int) -> pa.Table:
+    """Return a split's judgements of `count` queries that have a positive, drawn by the seed; None: all.
+
+    Args:
+        collection: with judgements of the split.
+        split: its name.
+        count: of the queries.
+        seed: of the draw.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: the split has no relevant document.
+    """
+    positives, table = collection.positives(split), collection.judgements(split)
+    if count is None or count >= len(positives):
+        return table
+    drawn = positives.query_rows[np.random.default_rng([seed, seeds.JUDGED]).permutation(len(positives))[:count]]
+    return table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), drawn)))
+
+
+def with_documents(collection: Collection, rows: Rows) -> Collection:
+    """Return the collection of these documents alone, in ascending order, and of the judgements that name them.
+
+    Args:
+        collection: any.
+        rows: of its documents, each at most once.
+    """
+    rows = np.sort(np.asarray(rows, np.int64))
+    if len(rows) == len(collection.documents):
+        return collection
+    documents = collection.documents.take(pa.array(rows))
+    qrels = {
+        split: table.filter(pa.array(np.isin(collection.document_rows(table["doc_id"]), rows)))
+        for split, table in collection.qrels.items()
+    }
+    digest = blake2b(collection.digest.encode() + rows.tobytes(), digest_size=16).hexdigest()
+    return replace(collection, documents=documents, qrels=qrels, digest=digest, folder=None)
+
+
+def with_three_splits(collection: Collection) -> Collection:
+    """Return the collection with judgements to train, dev and test; what it lacks is split off from train.
+
+    A collection with one split alone, whatever its name, is split as pairs without splits are
+    (`split_queries`).
+
+    Args:
+        collection: with one split at least.
+
+    Raises:
+        InputError: no judgement at all, or splits of which none is called train.
+    """
+    splits = collection.splits
+    if {*SPLITS} <= {*splits}:
+        return collection
+    if TRAIN not in splits and len(splits) != 1:
+        raise InputError(f"splits of {collection.name}: {splits}; expected a split 'train', or one split alone")
+    whole = TRAIN if TRAIN in splits else splits[0]
+    kept = {name: table for name, table in collection.qrels.items() if name != whole}
+    usual = dict(zip(SPLITS, split_sizes(len(collection.known_positives)), strict=True))
+    dev, test = (0.0 if name in kept else usual[name] for name in ("dev", "test"))
+    shares = [1 - dev - test, dev, test]
+    positives, table = collection.positives(whole), collection.qrels[whole]
+    query_rows, doc_rows = positives.pairs()
+    texts = collection.query_texts(positives.query_rows)
+    chosen = split_queries(texts, positives.places(query_rows), doc_rows, shares)
+    split_of = np.array([*chosen, TRAIN])  # the last: of queries without positives
+    split_of_row = split_of[positives.places(collection.query_rows(table["query_id"]))]
+    qrels = {name: kept.get(name, table.filter(pa.array(split_of_row == name))) for name in SPLITS}
+    digest = blake2b(f"{collection.digest} {shares}".encode(), digest_size=16).hexdigest()
+    return replace(collection, qrels=qrels | kept, digest=digest)
+
+
+def recurrence(collection: Collection, split: str, train: str = TRAIN) -> float | None:
+    """Return R of a split, in [0, 1]; None where it has no relevant document.
+
+    Args:
+        collection: with judgements of both splits.
+        split: the queries to come.
+        train: the split that is trained on.
+
+    Raises:
+        UnknownNameError: no such split.
+    """
+    pairs, known = collection.labels(split).doc_rows, collection.labels(train).doc_rows
+    return float(np.isin(pairs, known).mean()) if len(pairs) else None
+
+
+def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
+    """Return R as it is expected of queries to come, in [0, 1]; judgements of test are not looked at.
+
+    It is that of the split dev, which stands for the queries to come: where a collection was split
+    by its documents, its training pairs cannot tell. Without dev it is 1 − n₁/n, n₁ of the n
+    training pairs having a document that no other pair has: the estimate of Good (1953) and Turing
+    for the chance that the next document was seen before. It is 1 where the split has no relevant
+    document.
+
+    Args:
+        collection: with judgements of the split.
+        train: the split that is trained on.
+
+    Raises:
+        UnknownNameError: no such split.
+    """
+    share = recurrence(collection, DEV, train) if train != DEV and DEV in collection.qrels else None
+    if share is not None:
+        return share
+    counts = np.bincount(collection.labels(train).doc_rows)
+    return 1 - float((counts == 1).sum() / counts.sum()) if counts.sum() else 1.0
+
+
+def joined_collections(parts: Mapping[str, Collection]) -> Collection:
+    """Return the documents, queries and judgements of several collections as one collection.
+
+    The texts are shared with the parts, not copied. A split has the judgements of every part that
+    has the split.
+
+    Args:
+        parts: name → collection, at least one; the id `x` of a part becomes `NAME/x`.
+    """
+    documents, queries = (
+        pa.concat_tables(_named(getattr(part, table), name) for name, part in parts.items())
+        for table in ("documents", "queries")
+    )
+    qrels: dict[str, list[pa.Table]] = {}
+    for name, part in parts.items():
+        for split, table in part.qrels.items():
+            qrels.setdefault(split, []).append(_named(table, name))
+    digests = "\0".join(f"{name}\0{part.digest}" for name, part in parts.items())
+    digest = blake2b(digests.encode(), digest_size=16).hexdigest()
+    keep = all(part.keep_identical_ids for part in parts.values())
+    judged = {split: pa.concat_tables(tables) for split, tables in qrels.items()}
+    return Collection(" + ".join(parts), documents, queries, judged, digest, keep_identical_ids=keep)
+
+
+def joined_negatives(parts: Mapping[str, Negatives]) -> Negatives:
+    """Return several tables of negatives as one, for the collection of `joined_collections`.
+
+    Columns that foils knows are kept. Where a part lacks a column, its rows have none of it; a weight is 1.
+
+    Args:
+        parts: name of the collection → table, at least one.
+    """
+    taken = {*REQUIRED.names, *KNOWN, "offset"}  # the last: of a query's ratings (`foils rate`)
+    weighted = any("weight" in part.table.column_names for part in parts.values())
+    tables = []
+    for name, part in parts.items():
+        table = part.reject(np.zeros(len(part), bool), "").table  # with keep and reason, where it has none
+        if weighted and "weight" not in table.column_names:
+            table = table.append_column("weight", pa.array(np.ones(len(table))))
+        tables.append(_named(table.select([each for each in table.column_names if each in taken]), name))
+    return Negatives(pa.concat_tables(tables, promote_options="default"))
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """Return names that are all different: a name that came before gets a number, `nq` and `nq 2`."""
+    distinct: list[str] = []
+    for name in names:
+        numbered = chain([name], (f"{name} {number}" for number in count(2)))
+        distinct.append(next(each for each in numbered if each not in distinct))
+    return distinct
+
+
+def _named(table: pa.Table, name: str) -> pa.Table:
+    """The table with its ids of queries and documents beginning with a name."""
+    for at, column in enumerate(table.column_names):
+        if column in ("query_id", "doc_id"):
+            ids = pc.binary_join_element_wise(name, table[column], "/")
+            table = table.set_column(at, column, ids.cast(table[column].type))
+    return table

@@ -1,7 +1,7 @@
-"""Pairs: what a record says of a query and its documents, and collections made of such records.
+"""Pairs: what a record says of a query and its documents, collections made of such records, and their splits.
 
 Every form that pairs and training data have is read as an `Example`: the columns of a table say
-what each field is.
+what each field is. Queries without a split are divided into train, dev and test.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -16,13 +17,16 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
-from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, Keep, PairIndex, build
+from foils.data.collection import DOCUMENTS, QRELS, QUERIES, SPLITS, Collection, Keep, PairIndex, Rows, build
 from foils.data.records import Complaints, Fields, Records, parts_of, records_of, text_field, whole_number
-from foils.data.splitting import SPLITS, split_name, split_queries
+from foils.data.run import grouped
 from foils.data.tables import BATCH, batches_of, take
-from foils.data.tokens import UNSEEN
+from foils.data.tokens import UNSEEN, comparable, near_pairs
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.options import spelled
 
@@ -282,9 +286,86 @@ def text_id(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+# names by which splits are known
+USUAL = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val", "eval"), "test": ("test",)}
+# Jaccard similarity of the tokens of two queries of one document from which on they are near-twins
+TWINS = 0.7
+
+
+def split_name(name: str) -> str:
+    """Return what a split is called here: train, dev or test for its usual names, whatever their case."""
+    return next((split for split, usual in USUAL.items() if name.lower() in usual), name)
+
+
+def split_sizes(queries: int) -> tuple[float, float, float]:
+    """Return the shares of queries in train, dev and test.
+
+    A tenth each of many; of few, about 60 to choose on and 100 to test on, but no more than a fifth
+    and three tenths.
+
+    Args:
+        queries: that are divided.
+    """
+    dev, test = (min(most, max(0.1, wanted / max(1, queries))) for most, wanted in ((0.2, 60), (0.3, 100)))
+    return 1 - dev - test, dev, test
+
+
+def split_queries(
+    texts: Sequence[str], query_rows: Rows, doc_rows: Rows, shares: Sequence[float] | None = None
+) -> list[str]:
+    """Return a split for each query.
+
+    Queries with the same tokens, and queries of one document whose tokens have a Jaccard similarity
+    of 0.7 or more, go to one split together. Which split that is depends on their texts alone, not
+    on the order of the queries: groups are taken in the order of a hash of their first text, and
+    fill test, then dev; all others are train's. A group that is larger than what is free in test or
+    dev goes on to the next.
+
+    Args:
+        texts: of the n queries.
+        query_rows: (m,) the query of each positive pair.
+        doc_rows: (m,) its document.
+        shares: of the queries in train, dev and test; they sum to 1. Default: `split_sizes`.
+    """
+    shares = shares or split_sizes(len(texts))
+    # compared in this process alone
+    words = np.fromiter((hash(frozenset(comparable(text))) for text in texts), np.int64, len(texts))
+    _, first, inverse = np.unique(words, return_index=True, return_inverse=True)
+    equal = np.stack([np.arange(len(texts)), first[inverse]], axis=1)
+    edges = np.concatenate([equal, twin_pairs(texts, query_rows, doc_rows)])
+    joined = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), shape=(len(texts), len(texts)))
+    group = connected_components(joined, directed=False)[1].tolist()
+    sizes, first_texts = Counter(group), dict[int, str]()
+    for number, text in zip(group, texts, strict=True):
+        first_texts[number] = min(text, first_texts.get(number, text))
+    hashes = {number: blake2b(text.encode(), digest_size=16).digest() for number, text in first_texts.items()}
+    free = {"test": round(shares[2] * len(texts)), "dev": round(shares[1] * len(texts))}
+    chosen = dict[int, str]()
+    for number in sorted(hashes, key=hashes.__getitem__):
+        chosen[number] = next((name for name in free if sizes[number] <= free[name]), "train")
+        if chosen[number] in free:
+            free[chosen[number]] -= sizes[number]
+    return [chosen[number] for number in group]
+
+
+def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.int64]:
+    """Return (k, 2) near-twin queries: of one document, their tokens with a Jaccard similarity of 0.7 or more.
+
+    Args:
+        texts: of the n queries.
+        query_rows: (m,) the query of each positive pair.
+        doc_rows: (m,) its document.
+    """
+    pairs: list[tuple[int, int]] = []
+    for places in grouped(np.asarray(doc_rows)):
+        if len(places) > 1:
+            rows = np.unique(np.asarray(query_rows)[places])
+            sets = [comparable(texts[row]) for row in rows.tolist()]
+            pairs += [(int(rows[i]), int(rows[j])) for i, j in near_pairs(sets, threshold=TWINS)]
+    return np.asarray(pairs, np.int64).reshape(-1, 2)
+
+
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
-
-
 READING = 6  # another number where the same files are read otherwise than before, for the cache
 
 
@@ -301,7 +382,7 @@ def read_pairs(
         pairs: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of
             `datasets`; or a dictionary, split -> one of these. A column `split` names the split of
             each query, or else a dictionary does; without, queries are split
-            (`foils.data.splitting.split_queries`).
+            (`split_queries`).
         columns: what a column is -> its name (see `ROLES`).
         corpus: more documents, which come before the pairs': a file or a table with a column of
             texts, and ids and titles where it has them. A document of the pairs without an id is

@@ -22,11 +22,10 @@ from pathlib import Path
 from platform import python_version
 from typing import Annotated, Any, cast
 
-from foils.data.collection import Collection, Keep, build, checked_collection, judgement, row_sources
+from foils.data.collection import SPLITS, Collection, Keep, build, checked_collection, judgement, row_sources
 from foils.data.labels import LabelsLike, with_judgements
-from foils.data.pairs import parsed_columns, read_pairs
+from foils.data.pairs import USUAL, parsed_columns, read_pairs, split_name
 from foils.data.records import ENDINGS, Complaints, Fields, Records, fetching, json_objects, numbered_lines, records_in
-from foils.data.splitting import SPLITS, USUAL, split_name
 from foils.data.tables import ArrowTable, DataSet
 from foils.data.tokens import near_pairs
 from foils.runtime import progress

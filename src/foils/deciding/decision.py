@@ -17,10 +17,10 @@ import pyarrow as pa
 from scipy.special import expit, ndtri
 
 from foils.data.collection import Collection, Rows
+from foils.data.description import expected_recurrence
 from foils.data.labels import Labels
 from foils.data.negatives import Negatives, Recapture, negatives_table
 from foils.data.run import ranks_within
-from foils.data.splitting import expected_recurrence
 from foils.deciding.benefit import FORM, HARM, MOST, Basis, Odds, in_batch_odds
 from foils.deciding.judged import DRAWS, Judged, Posterior, Source, posterior
 from foils.deciding.results import NONE, RANDOM, BeliefSettings, Candidate, Decision, TurningPoint, list_length

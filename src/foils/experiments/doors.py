@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from foils.data import load_collection
-from foils.data.description import describe
+from foils.data.collection import SPLITS
+from foils.data.description import describe, with_three_splits
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
 from foils.data.records import read_sealed
 from foils.data.sources import SourcesLike, as_sources
-from foils.data.splitting import SPLITS, with_three_splits
 from foils.data.tokens import BM25Settings
 from foils.deciding.mine import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC

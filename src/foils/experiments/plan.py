@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Run
-from foils.data.splitting import SPLITS, drawn_judgements, with_documents
+from foils.data.collection import SPLITS
+from foils.data.description import drawn_judgements, with_documents
 from foils.experiments.tasks import RerankerTask, Task
 from foils.runtime import seeds
 from foils.runtime.files import digest_of

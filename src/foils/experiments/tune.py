@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from foils.data import Collection, Negatives, Run
+from foils.data.collection import SPLITS
+from foils.data.description import drawn_judgements
 from foils.data.records import read_sealed
 from foils.data.run import TUNED_FILE, Fusion, fuse_runs
-from foils.data.splitting import SPLITS, drawn_judgements
 from foils.data.tables import provenance, read_table, write_table
 from foils.data.tokens import BM25Settings
 from foils.deciding import BeliefSettings, decide

@@ -23,17 +23,10 @@ from scipy import sparse
 from foils.batching.vectors import DistinctTexts
 from foils.data import Collection, Negatives
 from foils.data.collection import DocumentTexts, PairIndex, Rows, TextNumbers
+from foils.data.description import distinct_names, joined_collections, joined_negatives
 from foils.data.negatives import negatives_table
 from foils.data.read import CollectionLike, CollectionSettings, load_collection
-from foils.data.sources import SourceLike, as_source
-from foils.data.training_rows import (
-    ABSENT,
-    MAX_POSITIVES,
-    distinct_names,
-    joined_collections,
-    joined_negatives,
-    training_rows,
-)
+from foils.data.sources import ABSENT, MAX_POSITIVES, SourceLike, as_source, training_rows
 from foils.encode.tokens import KeptTokens, Text, kept_tokens
 from foils.runtime.errors import InputError, require
 from foils.training.settings import MethodSettings
@@ -408,7 +401,7 @@ def training_set(
         collection: with judgements of the split, unless the table was rated.
         negatives: what to train on; columns weight, elo, offset and gap are used where they are there.
         split: whose judgements; `all`: those of every split.
-        form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short
+        form: `triplets`, `lists` or `pairs`, as `foils.data.sources.training_rows` makes them; in short
             lists nothing is padded with other documents. None: triplets with a table, pairs
             without.
         per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).

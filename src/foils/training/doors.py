@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foils.batching.methods import METHODS, method_named
 from foils.data import Collection, Run
 from foils.data.read import CollectionLike, CollectionSettings
-from foils.data.sources import SourceLike
+from foils.data.sources import RowSettings, SourceLike
 from foils.data.tables import provenance
-from foils.data.training_rows import RowSettings
 from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, SIMILARITIES, check_kind
 from foils.encode.vectors import EmbeddingModel, PairModel
 from foils.runtime.errors import InputError

@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foils.data.training_rows import ABSENT
+from foils.data.sources import ABSENT
 from foils.encode import EmbeddingSettings, Vectors
 from foils.encode.vectors import EncoderLike, description
 from foils.runtime.errors import InputError, check_names
