@@ -84,9 +84,8 @@ def test_a_part_of_the_records_is_what_is_made_of_it_alone(world, tmp_path):
     names = ["hard", "middle"]
     whole = make_records(world.collection, sources, split="train", control=False)
     some = whole.queries[100:180]
-    made = make_records(
-        world.collection, {name: sources[name] for name in names}, split="train", control=False, queries=some
-    )
+    beside = {name: sources[name] for name in names}
+    made = make_records(world.collection, {}, split="train", control=False, beside=beside, queries=some)
     encoder, store = WorldEncoder(world), VectorStore(tmp_path)
     part = measure(whole, encoder, store, 0.1).part(np.arange(100, 180), names)
     alone = measure(made, encoder, store, 0.1)

@@ -101,7 +101,7 @@ def test_targets_are_those_that_have_a_triplet():
     collection, sources = few_and_many(1)
     records = make_records(collection, sources, split="train", control=False)
     assert [target.name for target in records.targets()] == ["every", "some", "every+some"]
-    part = make_records(collection, sources, split="train", control=False, queries=np.arange(30, 60))
+    part = make_records(collection, {}, split="train", control=False, beside=sources, queries=np.arange(30, 60))
     assert [target.name for target in part.targets()] == ["every"]
     assert part.queries.tolist() == list(range(30, 60))
 

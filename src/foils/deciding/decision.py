@@ -225,7 +225,7 @@ def decide(
     """
     scoring = ScoreSettings(split=split, temperature=temperature, seed=seed)
     drawn = draw(collection, sources, settings or BeliefSettings(), scoring, records)
-    of = make_records(collection, drawn.sources, split=split, control=False, queries=drawn.queries)
+    of = make_records(collection, {}, split=split, control=False, beside=drawn.sources, queries=drawn.queries)
     measured = measure(of, encoder, store, temperature, background=drawn.documents)
     return decided(drawn, measured, encoder, candidates)
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 from foils.data.collection import Collection, DocumentTexts, PairIndex, Positives, Rows, TextNumbers, pair_codes
 from foils.data.negatives import EQUAL, Negatives
 from foils.data.run import ranks_within
-from foils.encode.vectors import text_keys
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
@@ -30,6 +29,7 @@ REPEATED = "repeated text"
 NOT_IN_SPLIT = "query without a positive in the split"
 NO_NEGATIVE = "queries without a negative"
 MAX_SOURCES = 62  # with the control and random negatives the bits of a 64-bit number
+NO_ROWS = np.zeros(0, np.int64)
 
 Marks = npt.NDArray[np.bool_]
 
@@ -154,8 +154,8 @@ def make_records(
     sample: int | None = None,
     control: bool = True,
     seed: int = 0,
-    queries: Rows | None = None,
     beside: Mapping[str, Negatives] | None = None,
+    queries: Rows | None = None,
 ) -> Records:
     """Unite sources into records (ECI_sem, Problem Setup).
 
@@ -175,98 +175,111 @@ def make_records(
             average, drawn from the distinct texts of the sources, so that no further text has to be
             embedded; fewer where the sources have no more texts.
         seed: of sample and control.
-        queries: rows of the queries that alone are looked at; then a source may have no negative of
-            theirs. With `beside` they are looked at in addition to the sample.
-        beside: name -> negatives of `queries` that sample, control and idf take no notice of.
+        beside: name -> negatives, of `queries` alone, that sample, control and idf take no notice of;
+            there may be none.
+        queries: rows of queries that are looked at in addition to the sample.
 
     Raises:
         InputError: no source, a reserved or empty name, sources without any negative, or a sample below 1.
     """
-    _check_sources(sources, sample)
+    tables = {**sources, **(beside or {})}
+    _check_sources(sources if control else tables, max(len(sources), len(tables) - 1), sample)
     positives = collection.positives(split)  # until the last line a record's number is its query's place here
-    loaded = {name: _Loaded.of(negatives, collection, positives) for name, negatives in sources.items()}
+    loaded = [_Loaded.of(table, *table.texts_in(collection), positives) for table in tables.values()]
 
-    # 1. Records: those that published scores are of, and with `beside` those that are looked at besides.
-    sampled, considered = np.unique(np.concatenate([part.record for part in loaded.values()])), len(positives)
-    if queries is not None and beside is None:
-        sampled, considered = sampled[np.isin(positives.query_rows[sampled], queries)], len(queries)
+    # 1. Records: those that published scores are of, and those that are looked at besides.
+    of_sources = [part.record for part in loaded[: len(sources)]]
+    sampled, considered = np.unique(np.concatenate([NO_ROWS, *of_sources])), len(positives)
     if sample is not None:
         considered = min(sample, len(sampled))
-        sampled = _sample(sampled, [part.record for part in loaded.values()], considered, seed)
-    chosen = sampled
-    if beside is not None and queries is not None:
-        also = np.flatnonzero(np.isin(positives.query_rows, queries))
-        chosen = np.union1d(sampled, also)
-        for name, negatives in beside.items():
-            loaded[name] = _Loaded.of(negatives, collection, positives).of_records(also)
-    loaded = {name: part.of_records(chosen) for name, part in loaded.items()}
+        sampled = _sample(sampled, of_sources, considered, seed)
+    looked_at = NO_ROWS if queries is None else np.flatnonzero(np.isin(positives.query_rows, queries))
+    either = np.union1d(sampled, looked_at)
+    scored = [part.of_records(either) for part in loaded[: len(sources)]]
+    loaded = [*scored, *(part.of_records(looked_at) for part in loaded[len(sources) :])]
+    row_record = np.concatenate([part.record for part in loaded])
+    chosen = np.unique(row_record)
 
     # 2. Texts get numbers: labelled positives of any split, and negatives.
     rows = positives.query_rows[chosen]
     known_record, known_rows = collection.known_positives.pairs_of(rows)
     positive_record, positive_rows = positives.pairs_of(rows)
     labelled_texts = (DocumentTexts(collection, each) for each in (known_rows, positive_rows))
-    texts, numbers = number_texts(collection, [*labelled_texts, *(part.texts for part in loaded.values())])
-    known_texts, positive_texts, *of_sources = numbers
+    texts, numbers = number_texts([*labelled_texts, *(part.texts for part in loaded)])
+    known_texts, positive_texts, *of_loaded = numbers
     labelled, positive_record = PairIndex(chosen[known_record], known_texts), chosen[positive_record]
     first_positives = np.full(len(positives), -1, np.int64)
     first_positives[positive_record[::-1]] = positive_texts[::-1]  # of several the first is written last
 
-    # 3. Each source's distinct negatives that equal no labelled positive.
-    counted = np.isin(np.arange(len(positives)), sampled)
-    triplets = {
-        name: part.distinct(documents, labelled, counted, considered)
-        for (name, part), documents in zip(loaded.items(), of_sources, strict=True)
+    # 3. Distinct negatives that equal no labelled positive, with bit s where source s has them.
+    row_document = np.concatenate(of_loaded)
+    row_source = np.repeat(np.arange(len(loaded)), [len(part.record) for part in loaded])
+    equal, counted = labelled.contain(row_record, row_document), np.isin(np.arange(len(positives)), sampled)
+    record, document, members = _united(row_record[~equal], row_document[~equal], np.int64(1) << row_source[~equal])
+    held = [record[(members >> bit & 1 == 1) & counted[record]] for bit in range(len(sources))]
+    for bit, part in enumerate(scored):
+        of_source = (row_source == bit) & counted[row_record]
+        part.dropped[EQUAL] += int((of_source & equal).sum())
+        part.dropped[REPEATED] += int((of_source & ~equal).sum()) - len(held[bit])
+        part.dropped[NO_NEGATIVE] += considered - len(np.unique(held[bit]))
+    dropped = {
+        name: {why: n for why, n in part.dropped.items() if n} for name, part in zip(sources, scored, strict=True)
     }
-    dropped = {name: {why: n for why, n in loaded[name].dropped.items() if n} for name in sources}
-    marked = ((record, document, counted[record]) for record, document in (triplets[name] for name in sources))
-    scored = [(record[marks], document[marks]) for record, document, marks in marked]
-    empty = [name for name, (record, _) in zip(sources, scored, strict=True) if not len(record)]
-    if empty and (queries is None or beside is not None):
+    empty = [name for name, of_source in zip(sources, held, strict=True) if not len(of_source)]
+    if empty:
         listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
         raise InputError(
             f"no negative left for the split {split!r} in {listed}; "
             "check that each source was made for this collection and split"
         )
-    sampled = np.unique(np.concatenate([record for record, _ in scored]))
-    if control:
-        corpus = np.unique(np.concatenate([first_positives[sampled], *(document for _, document in scored)]))
-        rng = np.random.default_rng([seed, seeds.CONTROL])
-        triplets[CONTROL] = _draw_control(scored, corpus, labelled, rng)
+    sampled = np.unique(np.concatenate([NO_ROWS, *held]))
 
-    # 4. One row for each distinct (record, document), with bit s where source s has it.
-    record, document = (np.concatenate(column) for column in zip(*triplets.values(), strict=True))
-    bits = np.repeat(1 << np.arange(len(triplets)), [len(of_source) for of_source, _ in triplets.values()])
-    codes, at, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
-    members = np.zeros(len(codes), np.int64)
-    np.bitwise_or.at(members, inverse, bits)
+    # 4. The control.
+    names = [*tables, *[CONTROL] * control]
+    if control:
+        of_sources = (members & (1 << len(sources)) - 1 != 0) & counted[record]
+        corpus = np.unique(np.concatenate([first_positives[sampled], document[of_sources]]))
+        wanted = max(1, round(float(np.mean([len(each) / len(np.unique(each)) for each in held]))))
+        rng = np.random.default_rng([seed, seeds.CONTROL])
+        drawn_record, drawn_document = _draw_control(sampled, wanted, corpus, labelled, rng)
+        record, document = np.append(record, drawn_record), np.append(document, drawn_document)
+        members = np.append(members, np.full(len(drawn_record), np.int64(1) << len(tables)))
+        record, document, members = _united(record, document, members)
     every = Records(
         collection=collection,
         queries=positives.query_rows,
         positives=first_positives,
         all_positives=positive_texts,
         positive_record=positive_record,
-        record=record[at],
-        document=document[at],
+        record=record,
+        document=document,
         members=members,
         texts=texts,
-        names=tuple(triplets),
-        corpus=np.zeros(0, np.int64),
+        names=tuple(names),
+        corpus=NO_ROWS,
         sampled=sampled,
         dropped=dropped,
     )
-    return every.part(chosen, [*sources, *(beside or {}), *[CONTROL] * control])[0]
+    return every.part(chosen, names)[0]
 
 
-def _check_sources(sources: Mapping[str, Negatives], sample: int | None) -> None:
+def _check_sources(names: Sequence[str] | Mapping[str, Negatives], count: int, sample: int | None) -> None:
     Option(least=1).check("sample", sample)
-    if not sources:
+    if not names:
         raise InputError("no source; give at least one source of negatives")
-    if len(sources) > MAX_SOURCES:
-        raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
-    bad = [name for name in sources if not name or name == CONTROL or "+" in name]
+    if count > MAX_SOURCES:
+        raise InputError(f"{count} sources; at most {MAX_SOURCES} can be scored together")
+    bad = [name for name in names if not name or name == CONTROL or "+" in name]
     if bad:
         raise InputError(f"source names {bad}; give names, not {CONTROL!r}, without +, which joins hybrids")
+
+
+def _united(record: Rows, document: Rows, members: Rows) -> tuple[Rows, Rows, Rows]:
+    """Return each (record, document) once, ascending, with the bits of all its rows."""
+    codes, at, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
+    united = np.zeros(len(codes), np.int64)
+    np.bitwise_or.at(united, inverse, members)
+    return record[at], document[at], united
 
 
 def _sample(records: Rows, of_sources: Sequence[Rows], count: int, seed: int) -> Rows:
@@ -292,8 +305,8 @@ class _Loaded:
     dropped: Counter[str]
 
     @classmethod
-    def of(cls, negatives: Negatives, collection: Collection, positives: Positives) -> _Loaded:
-        query_rows, texts = negatives.texts_in(collection)
+    def of(cls, negatives: Negatives, query_rows: Rows, texts: DocumentTexts, positives: Positives) -> _Loaded:
+        """Return the kept rows of queries that have a positive."""
         record = positives.places(query_rows)
         keep = negatives.keep & (record >= 0)
         dropped = Counter(negatives.rejected())
@@ -305,57 +318,31 @@ class _Loaded:
         keep = np.flatnonzero(np.isin(self.record, chosen))
         return _Loaded(self.record[keep], self.texts.select(keep), self.dropped)
 
-    def distinct(self, document: Rows, labelled: PairIndex, counted: Marks, considered: int) -> tuple[Rows, Rows]:
-        """Records and texts of distinct negatives, by record; `dropped` counts what some records leave out.
 
-        Args:
-            document: pool index of each row's text.
-            labelled: pairs of a record and a labelled positive's text.
-            counted: marks of the records in which is counted.
-            considered: how many of them there are.
-        """
-        equal = labelled.contain(self.record, document)
-        self.dropped[EQUAL] += int((equal & counted[self.record]).sum())
-        record, document = self.record[~equal], document[~equal]
-        _, first = np.unique(pair_codes(record, document), return_index=True)
-        self.dropped[REPEATED] += int(counted[record].sum() - counted[record[first]].sum())
-        self.dropped[NO_NEGATIVE] += considered - len(np.unique(record[counted[record]]))
-        return record[first], document[first]
-
-
-def number_texts(collection: Collection, parts: Sequence[DocumentTexts]) -> tuple[DocumentTexts, list[Rows]]:
+def number_texts(parts: Sequence[DocumentTexts]) -> tuple[DocumentTexts, list[Rows]]:
     """Return the distinct texts of parts, and for each part the places (n,) of its texts among these.
 
     First come documents of the collection, by row, then texts that are no documents of it, sorted.
     """
-    brought = sorted({text for part in parts for text in _brought(part)})
-    row_of, rows_of_parts = {text: -1 - at for at, text in enumerate(brought)}, list[Rows]()
-    for part in parts:
-        rows = np.array(part.rows)
-        rows[rows < 0] = [row_of[text] for text in _brought(part)]
-        rows_of_parts.append(rows)
-    documents = np.unique(np.concatenate([rows[rows >= 0] for rows in rows_of_parts]))
-    every = np.concatenate([documents, -1 - np.arange(len(brought))])
-    texts = DocumentTexts(collection, every, pa.array(brought, pa.large_string()))
-    numbers = TextNumbers(np.arange(len(every)), texts.take).numbers
-    places = [
-        np.where(rows >= 0, np.searchsorted(documents, rows), len(documents) - 1 - rows) for rows in rows_of_parts
+    rows = np.concatenate([np.asarray(part.rows) for part in parts])
+    brought = [
+        text for part in parts for text in part.select(np.flatnonzero(np.asarray(part.rows) < 0)).take(slice(None))
     ]
-    return texts.select(np.unique(numbers, return_index=True)[1]), [numbers[each] for each in places]
-
-
-def _brought(part: DocumentTexts) -> list[str]:
-    """The texts that are not documents of the collection."""
-    return part.select(np.flatnonzero(np.asarray(part.rows) < 0)).take(slice(None))
+    own, number = np.unique(np.array(brought, object), return_inverse=True)
+    documents = np.unique(rows[rows >= 0])
+    every = np.concatenate([documents, -1 - np.arange(len(own))])
+    texts = DocumentTexts(parts[0].collection, every, pa.array(own, pa.large_string()))
+    distinct = TextNumbers(np.arange(len(every)), texts.take).numbers
+    places = np.searchsorted(documents, rows)
+    places[rows < 0] = len(documents) + number
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return texts.select(np.unique(distinct, return_index=True)[1]), np.split(distinct[places], ends)
 
 
 def _draw_control(
-    sources: list[tuple[Rows, Rows]], corpus: Rows, labelled: PairIndex, rng: np.random.Generator
+    have: Rows, wanted: int, corpus: Rows, labelled: PairIndex, rng: np.random.Generator
 ) -> tuple[Rows, Rows]:
-    """Draw for each record as many corpus texts as the sources have on average, none of them a positive."""
-    sizes = [len(record) / len(np.unique(record)) for record, _ in sources]
-    wanted = max(1, round(float(np.mean(sizes))))
-    have = np.unique(np.concatenate([record for record, _ in sources]))
+    """Draw `wanted` texts of the corpus for each record, none of them a positive."""
     record = np.repeat(have, 2 * wanted + 8)
     document = corpus[rng.integers(len(corpus), size=len(record))]
     kept = first_distinct(record, document, labelled.contain(record, document), wanted)
@@ -388,10 +375,7 @@ def first_distinct(query: Rows, document: Rows, excluded: Marks, most: int) -> R
 def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
     """Return each table row's triplet of the records with its query and text, −1 where there is none."""
     queries, texts = negatives.texts_in(records.collection)
-    pool = {key.tobytes(): number for number, key in enumerate(text_keys(records.texts[:], ""))}
-    document = np.array([pool.get(key.tobytes(), -1) for key in text_keys(texts[:], "")], np.int64)
-    record_of = np.full(len(records.collection.queries), -1, np.int64)
-    record_of[records.queries] = np.arange(len(records))
-    record = record_of[queries]
-    place = PairIndex(records.record, records.document).places(record, document)
-    return np.where((record >= 0) & (document >= 0) & negatives.keep, place, -1)
+    _, (pool, documents) = number_texts([records.texts, texts])
+    record = PairIndex(records.queries, 0).places(queries, 0)
+    place = PairIndex(records.record, pool[records.document]).places(record, documents)
+    return np.where((record >= 0) & negatives.keep, place, -1)
