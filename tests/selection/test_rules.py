@@ -112,7 +112,7 @@ def test_every_method_says_why_exactly_where_it_rejects(gaps, name):
     assert set(found.reason[unrated]) <= {"unrated"}
 
 
-@pytest.mark.parametrize("name", ["table", "relative", "curriculum", "simans", "percentile"])
+@pytest.mark.parametrize("name", ["table", "relative", "simans", "percentile"])
 def test_no_rows_are_no_selection(name):
     assert len(RULES[name](rows_of([])).keep) == 0
 

@@ -13,7 +13,7 @@ from foils.data.negatives import negatives_table
 from foils.deciding.benefit import HARM
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.selection import LearningProgress, adapted_gap, curriculum, simans, stage_of
+from foils.selection import LearningProgress, adapted_gap, simans, stage_of
 from foils.selection.doors import HARMFUL, NOT_CHOSEN, Candidates, list_benefit, most_useful, select
 from foils.selection.rules import tier_max
 from hidden_positives import WorldEncoder, decided, hidden_world, mined, oracle, true_share
@@ -62,7 +62,7 @@ def test_the_judges_word_is_used_where_the_table_has_it():
 
 def test_settings_and_seed_reach_the_rule():
     given = rated(np.linspace(0, 800, 40), per_query=20)
-    assert select(given, by="curriculum", settings={"epoch": 7}).keep.sum() > select(given, by="curriculum").keep.sum()
+    assert select(given, by="relative", settings={"margin": 0.01}).keep.sum() > select(given, by="relative").keep.sum()
     draws = [select(given, by="simans", seed=seed).keep.tolist() for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
 
@@ -108,17 +108,10 @@ BAD = {
     "--set bounds": "NAME=VALUE",
     "--by relative --set margin=much": OTHER_TYPE,
     "--by relative --set margin=[1,2]": OTHER_TYPE,
-    "--by curriculum --set epoch=1.5": OTHER_TYPE,
+    "--by mixture --set components=2.5": OTHER_TYPE,
     "--by simans --set rate=true": OTHER_TYPE,
     '--by percentile --set percentiles=["a","b","c"]': OTHER_TYPE,
-    "--by curriculum --set schedule=table4": "expected one of: algorithm3, table3",
 }
-
-
-def test_the_program_takes_a_setting_that_is_a_word(program, tmp_path):
-    assert program("--by", "curriculum", "--set", "schedule=algorithm3", "--set", "epoch=1") == 0
-    found = Negatives.read(tmp_path / "out.parquet")
-    np.testing.assert_array_equal(found.keep, found.table["gap"].to_numpy() > 600)
 
 
 @pytest.mark.parametrize(("more", "said"), BAD.items())
@@ -132,16 +125,6 @@ def test_table_3():
         (300, 0.5), (300, 0.5), (200, 0.6), (200, 0.6), (150, 0.7), (150, 0.7), (100, 0.8), (100, 0.8)
     ]  # fmt: skip
     refused("epoch 0; expected at least 1", stage_of, 0)
-
-
-def test_harder_ones_come_later():
-    rows = rows_of([100.0, 101.0, 151.0, 201.0, 300.0, 301.0, 700.0])
-    assert curriculum(rows, epoch=1).keep.tolist() == [False] * 5 + [True] * 2
-    assert curriculum(rows, epoch=3).keep.tolist() == [False] * 3 + [True] * 4
-    assert curriculum(rows, epoch=5).keep.tolist() == [False] * 2 + [True] * 5
-    assert curriculum(rows, epoch=7).keep.tolist() == [False] + [True] * 6
-    assert curriculum(rows, epoch=1).reason.tolist()[:2] == ["danger zone", "too hard for this epoch"]
-    np.testing.assert_array_equal(curriculum(rows, epoch=7).weight, [0, 0.5, 0.5, 1, 1, 1, 0.3])
 
 
 def test_the_first_update_by_hand():
@@ -200,9 +183,6 @@ def test_faulty_updates_and_settings_are_refused(given):
 
 def test_tiers_up_to_the_one_of_algorithm_3():
     assert [tier_max(epoch) for epoch in (1, 2, 3, 4, 9)] == [1.5, 2, 2.5, 3, 3]
-    gaps = rows_of([150.0, 300.0, 500.0, 700.0])
-    kept = [curriculum(gaps, epoch=epoch, schedule="algorithm3").keep.sum() for epoch in (1, 2, 3, 4, 9)]
-    assert kept == [1, 2, 2, 3, 3]
 
 
 def test_simans_aims_at_the_adapted_gap_of_section_8_3():

@@ -11,7 +11,6 @@ from .rules import LearningProgress as LearningProgress
 from .rules import RatedRows as RatedRows
 from .rules import Selection as Selection
 from .rules import adapted_gap as adapted_gap
-from .rules import curriculum as curriculum
 from .rules import denoise as denoise
 from .rules import fit_gaps as fit_gaps
 from .rules import information as information

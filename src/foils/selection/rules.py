@@ -12,7 +12,7 @@ import pyarrow as pa
 from scipy.ndimage import gaussian_filter1d
 
 from foils.data.run import ranks_within
-from foils.runtime.errors import InputError, check_names
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option
 from foils.statistics.elo_scale import information as information
 
@@ -22,6 +22,12 @@ Marks = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.object_]
 
 UNRATED = "unrated"
+#: Names of the tiers of ANMI 2.0, from the smallest Elo gap to the largest.
+TIERS = ("danger", "soft", "goldilocks", "medium", "easy")
+#: Elo gaps at which one tier ends and the next begins.
+BOUNDS = (100.0, 200.0, 400.0, 600.0)
+#: Training weight of each tier.
+WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,10 @@ def select(
     rows: RatedRows,
     rejections: Mapping[str, Marks],
     weight: npt.ArrayLike,
-    tier: Words,
-    thresholds: Mapping[str, float] | None = None,
+    thresholds: Mapping[str, float],
+    *,
+    at: Rows | None = None,
+    tiers: Sequence[str] = TIERS,
 ) -> Selection:
     """Put a selection together.
 
@@ -107,15 +115,17 @@ def select(
         rejections: reason -> (n,) marks; the first that marks a row is its reason. Unrated rows
             come before all.
         weight: (n,) or one number; set to 0 where rejected.
-        tier: (n,) words; set to `unrated` where there is no gap.
         thresholds: of the rule.
+        at: (n,) which of the tiers each row is in; None: that of Table 2. Unrated rows are in none.
+        tiers: their names.
     """
     reason, keep = np.full(len(rows), None, object), np.ones(len(rows), bool)
     for why, marks in {UNRATED: ~rows.rated, **rejections}.items():
         reason[marks & keep] = why
         keep &= ~marks
     weights = np.where(keep, np.broadcast_to(np.asarray(weight, np.float64), len(rows)), 0.0)
-    return Selection(keep, reason, weights, np.where(rows.rated, tier, UNRATED).astype(object), dict(thresholds or {}))
+    tier = np.asarray(tiers, object)[tier_of(rows.gap) if at is None else at]
+    return Selection(keep, reason, weights, np.where(rows.rated, tier, UNRATED).astype(object), thresholds)
 
 
 def rated_columns(table: pa.Table, *names: str) -> dict[str, Floats]:
@@ -133,12 +143,6 @@ def rated_columns(table: pa.Table, *names: str) -> dict[str, Floats]:
     }
 
 
-#: Names of the tiers of ANMI 2.0, from the smallest Elo gap to the largest.
-TIERS = ("danger", "soft", "goldilocks", "medium", "easy")
-#: Elo gaps at which one tier ends and the next begins.
-BOUNDS = (100.0, 200.0, 400.0, 600.0)
-#: Training weight of each tier.
-WEIGHTS = (0.0, 0.5, 1.0, 0.7, 0.3)
 BORDERLINE = (80.0, 150.0)  # gaps that the judge decides on, where it was asked directly
 
 DANGER = "danger zone"
@@ -182,7 +186,7 @@ def table(
     decided = np.isfinite(p) & (rows.gap >= BORDERLINE[0]) & (rows.gap <= BORDERLINE[1])
     weight = np.where(decided, np.where(p < 0.65, 0.0, np.where(p > 0.75, 1.0, 0.3)), weight)
     rejected = {NOT_BETTER: decided & (p < 0.65), DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}
-    return select(rows, rejected, weight, _words(at), dict(zip(TIERS[1:], map(float, bounds), strict=True)))
+    return select(rows, rejected, weight, dict(zip(TIERS[1:], map(float, bounds), strict=True)), at=at)
 
 
 def percentile(rows: RatedRows, *, percentiles: tuple[float, float, float] = (10.0, 25.0, 75.0)) -> Selection:
@@ -206,7 +210,7 @@ def percentile(rows: RatedRows, *, percentiles: tuple[float, float, float] = (10
     bounds = np.percentile(rows.gap[rows.rated], percentiles) if rows.rated.any() else np.full(3, np.nan)
     at = (rows.gap[:, None] >= bounds).sum(axis=1)
     names = dict(zip(TIERS[1:4], bounds.tolist(), strict=True)) if rows.rated.any() else {}
-    return select(rows, {DANGER: at == 0}, np.asarray(WEIGHTS)[at], _words(at), names)
+    return select(rows, {DANGER: at == 0}, np.asarray(WEIGHTS)[at], names, at=at)
 
 
 def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
@@ -226,7 +230,7 @@ def relative(rows: RatedRows, *, margin: float = 0.05) -> Selection:
     positive = rows.elo + rows.gap
     if (positive < 0).any():
         raise InputError("a positive is rated below 0; this rule needs ratings on the Elo scale, around 1500")
-    return select(rows, {RELATIVE: rows.gap <= margin * positive}, 1.0, tier_names(rows.gap))
+    return select(rows, {RELATIVE: rows.gap <= margin * positive}, 1.0, {})
 
 
 def denoise(rows: RatedRows, *, confidence: float = 0.75) -> Selection:
@@ -245,7 +249,7 @@ def denoise(rows: RatedRows, *, confidence: float = 0.75) -> Selection:
     if len(rows) and not np.isfinite(rows.preference).any():
         raise InputError("no row has the judge's own preference; rate with --validate all")
     rejections = {NOT_ASKED: np.isnan(rows.preference), NOT_BETTER: rows.preference < confidence}
-    return select(rows, rejections, 1.0, tier_names(rows.gap))
+    return select(rows, rejections, 1.0, {})
 
 
 def tier_of(gap: Floats, bounds: Sequence[float] = BOUNDS) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -253,15 +257,6 @@ def tier_of(gap: Floats, bounds: Sequence[float] = BOUNDS) -> np.ndarray[tuple[i
     edges = np.asarray(bounds, np.float64)
     below_last = (gap[:, None] >= edges[:-1]).sum(axis=1)
     return np.asarray(below_last + (gap > edges[-1]), np.int64)
-
-
-def tier_names(gap: Floats) -> Words:
-    """Return (n,) the names of Table 2's tiers."""
-    return _words(tier_of(gap))
-
-
-def _words(at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Words:
-    return np.asarray(TIERS, object)[at]
 
 
 FIRST = "in the mixture's lowest component"
@@ -334,7 +329,7 @@ def mixture(rows: RatedRows, *, components: int = 3, rng: np.random.Generator | 
     weight = posterior @ np.array([_WEIGHTS[name] for name in tiers])
     at = (gap[:, None] >= fitted.thresholds).sum(axis=1)
     thresholds = dict(zip(tiers[1:], fitted.thresholds.tolist(), strict=True))
-    return select(rows, {FIRST: (at == 0) & false}, weight, np.asarray(tiers, object)[at], thresholds)
+    return select(rows, {FIRST: (at == 0) & false}, weight, thresholds, at=at, tiers=tiers)
 
 
 def _fitted(gap: Floats, components: int, seed: int) -> tuple[GapMixture, float]:
@@ -396,9 +391,7 @@ def simans(
     order = np.lexsort((-keys, rows.query))
     drawn = np.zeros(len(rows), bool)
     drawn[order] = ranks_within(rows.query[order]) < per_query
-    return select(
-        rows, {DANGER: rows.gap < BOUNDS[0], NOT_DRAWN: ~drawn}, 1.0, tier_names(rows.gap), {"target": target}
-    )
+    return select(rows, {DANGER: rows.gap < BOUNDS[0], NOT_DRAWN: ~drawn}, 1.0, {"target": target})
 
 
 RISK = "more risk than information"
@@ -473,7 +466,7 @@ def optimal(rows: RatedRows, *, rate: float = 0.15, spread: float = 120.0, damag
     benefit = information(gap) - damage * risk(gap)
     weight = np.clip(benefit / max(peak, 1e-12), 0.0, 1.0)
     rejections = {RISK: (gap < best) & (weight < _FLOOR), LITTLE: weight < _FLOOR}
-    return select(rows, rejections, weight, tier_names(rows.gap), {"optimal": best})
+    return select(rows, rejections, weight, {"optimal": best})
 
 
 def adapted_gap(rate: float, *, relative_sd: float = 1.0, domain: float = 1.0) -> float:
@@ -496,7 +489,6 @@ def adapted_gap(rate: float, *, relative_sd: float = 1.0, domain: float = 1.0) -
     return 200 * (1 + 2 * rate) * relative_sd * domain
 
 
-LATER = "too hard for this epoch"
 SCHEDULE = ((1, 300.0, 0.5), (3, 200.0, 0.6), (5, 150.0, 0.7), (7, 100.0, 0.8))
 """Table 3: from this epoch on, gaps above this, with this α of the hybrid loss."""
 
@@ -524,28 +516,9 @@ def least_gap(epoch: int) -> float:
     return stage_of(epoch)[0]
 
 
-def curriculum(rows: RatedRows, *, epoch: int = 1, schedule: str = "table3") -> Selection:
-    """Keep the rows whose gap is above the epoch's least one, with Table 2's weights.
-
-    - schedule table3: epochs 1–2 gap > 300, 3–4 > 200, 5–6 > 150, from 7 on > 100 (Table 3).
-    - schedule algorithm3: tiers up to `tier_max`, easy being 1, medium 2 and goldilocks 3 (the
-      paper does not number them): epoch 1 gap > 600, 2–3 > 400, from 4 on > 200.
-
-    Raises:
-        InputError: an epoch below 1.
-        UnknownNameError: no such schedule.
-    """
-    check_names("schedule", [schedule], ("table3", "algorithm3"))
-    least = least_gap(epoch) if schedule == "table3" else BOUNDS[4 - int(tier_max(epoch))]
-    weight = np.asarray(WEIGHTS)[tier_of(rows.gap)]
-    last = SCHEDULE[-1][1]
-    rejections = {DANGER: rows.gap <= last, LATER: rows.gap <= least}
-    return select(rows, rejections, weight, tier_names(rows.gap), {"least": least})
-
-
 #: The rules of selection by name.
 RULES: dict[str, Callable[..., Selection]] = {
-    rule.__name__: rule for rule in (table, percentile, mixture, relative, simans, denoise, optimal, curriculum)
+    rule.__name__: rule for rule in (table, percentile, mixture, relative, simans, denoise, optimal)
 }
 
 
