@@ -2,7 +2,6 @@
 
 import inspect
 import random
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -253,7 +252,7 @@ def test_data_sets_that_are_no_pairs_are_refused(model, vectors):
 def test_what_is_no_encoder_is_refused_and_an_encoder_is_not_changed(model, cross_encoder, vectors):
     dataset = datasets.Dataset.from_dict(pairs(0))
     refused("CrossEncoder is a model of the kind cross-encoder, not encoder", ours, dataset, cross_encoder, vectors)
-    refused("type object; expected a SentenceTransformer", ours, dataset, object(), vectors)
+    refused("type object; expected the name of a model", ours, dataset, object(), vectors)
     wrapped = foils.load_encoder("static:all-MiniLM-L6-v2")
     assert len(ours(dataset, wrapped, vectors)) == len(ours(dataset, "static:all-MiniLM-L6-v2", vectors))
     refused("query_prompt ba: no effect with an encoder", ours, dataset, wrapped, vectors, query_prompt="ba")
@@ -265,68 +264,11 @@ def test_what_is_no_encoder_is_refused_and_an_encoder_is_not_changed(model, cros
     same(ours(dataset, dot, vectors, output_scores=True), theirs(dataset, dot, output_scores=True))
 
 
-PROJECTION = np.random.default_rng(0).normal(size=(len(WORDS), 24)).astype(np.float32)
-
-
-class Bag:
-    """Any object that encodes, with a similarity of its own: here −(distance of vectors of any length)."""
-
-    device = torch.device("cpu")
-    model_card_data = SimpleNamespace(base_model="bag")
-
-    def encode(self, texts, prompt=None, **options):
-        counts = [[(f"{prompt or ''}{text}").split().count(word) for word in WORDS] for text in texts]
-        vectors = np.array(counts, np.float32) @ PROJECTION  # so that no two documents are equally far away
-        return (
-            vectors / np.linalg.norm(vectors, axis=1, keepdims=True) if "normalize_embeddings" in options else vectors
-        )
-
-    encode_query = encode_document = encode
-
-    def similarity(self, queries, documents):
-        return -torch.cdist(torch.as_tensor(queries), torch.as_tensor(documents))
-
-    def similarity_pairwise(self, queries, documents):
-        return -(torch.as_tensor(queries) - torch.as_tensor(documents)).norm(dim=1)
-
-
-class Named(Bag):
-    """One that has `encode` alone, and takes no options."""
-
-    encode_query = encode_document = None
-
-    def encode(self, texts):
-        return super().encode(texts)
-
-
-MODELS = {"object": Bag, "encode alone": Named, "distances": static_model}
-
-
-@pytest.mark.parametrize("kind", MODELS)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"num_negatives": 2, "output_format": "n-tuple", "output_scores": True},
-        {"range_min": 1, "range_max": 400, "max_score": -0.2, "output_scores": True},  # more ranks than documents
-        {"relative_margin": 0.05, "num_negatives": 4, "include_positives": True},
-        {"absolute_margin": 0.1, "output_format": "labeled-list", "corpus": DOCUMENTS[:5]},
-    ],
-)
-def test_any_object_that_encodes_and_compares_is_a_model(vectors, kind, options):
-    """It is asked for its vectors and its similarities, as sentence-transformers asks."""
-    dataset, model = datasets.Dataset.from_dict(pairs(3)), MODELS[kind]()
-    if kind == "distances":
-        model.similarity_fn_name = "euclidean"
-    wanted = theirs(dataset, Bag() if kind == "encode alone" else model, **options)
-    same(ours(dataset, model, vectors, **options), wanted)
-
-
-def test_prompts_reach_such_an_object_or_are_refused(vectors):
-    dataset = datasets.Dataset.from_dict(pairs(3))
-    options = {"query_prompt": "ba ba ba ", "output_scores": True}
-    same(ours(dataset, Bag(), vectors, **options), theirs(dataset, Bag(), **options))
-    refused("prompt ba ba ba : no effect", ours, dataset, Named(), vectors, **options)
-    refused("use_multi_process.*one process", ours, dataset, Bag(), vectors, use_multi_process=True)
+def test_what_differs_from_theirs_is_refused(model, vectors):
+    dataset, distances = datasets.Dataset.from_dict(pairs(3)), static_model()
+    distances.similarity_fn_name = "euclidean"
+    refused("compares vectors by euclidean distance", ours, dataset, distances, vectors)
+    refused("use_multi_process.*one process", ours, dataset, model, vectors, use_multi_process=True)
 
 
 def test_old_names_do_what_their_new_ones_do(model, vectors, caplog):

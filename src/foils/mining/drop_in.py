@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import islice, repeat
@@ -16,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.collection import ALL_QUERIES, TRAIN, Collection, DocumentTexts, Rows
+from foils.data.collection import ALL_QUERIES, TRAIN, Collection, Rows
 from foils.data.negatives import Negatives, labelled_lists, labelled_pairs, triplets, tuples
 from foils.data.pairs import Example, Passage, read_pairs
 from foils.data.records import arrow_table
 from foils.data.tables import take
-from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Floats, Kind, unit
-from foils.encode.models import ENCODER, SIMILARITIES, check_kind, load_cross_encoder, load_model
-from foils.encode.vectors import EmbeddingSettings, VectorStore, as_encoder
+from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind
+from foils.encode.models import load_cross_encoder, load_model, similarity_of
+from foils.encode.vectors import EmbeddingSettings, as_encoder
 from foils.mining.candidates import mine_negatives
 from foils.mining.methods import FilterSettings
 from foils.mining.retrievers import CrossEncoderRetriever, DenseRetriever
-from foils.mining.rules import WHOLE, PositiveScores, Scores, TextPairs, Uniform
+from foils.mining.rules import PositiveScores, Scores, Uniform
 from foils.mining.scorers import CrossEncoderScorer
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 FORMS = {"triplet": triplets, "n-tuple": tuples, "labeled-pair": labelled_pairs, "labeled-list": labelled_lists}
-QUERIES = 128  # whose similarities to all documents are computed at once
-Prompts = Mapping[Kind, str | None]  # None: what the model puts before texts of this kind by itself
 Passages = list[Passage]
 PIECE = 1_000  # texts, and records, that are read at once: an Arrow array of strings ends at 2 GiB
 
@@ -88,9 +85,7 @@ def mine_hard_negatives(
 
     Args:
         dataset: pairs, one a row; a `datasets.Dataset`, or a DataFrame or Arrow table.
-        model: a SentenceTransformer; or a name, as `foils.load_encoder` takes it; or any object
-            that has `encode` (or `encode_query` and `encode_document`) and `similarity`, whose
-            vectors are not kept.
+        model: a SentenceTransformer, a name as `foils.load_encoder` takes it, or an `Encoder`.
         anchor_column_name: column of the queries. Default: the first.
         positive_column_name: column of the positives. Default: the second.
         corpus: texts of more documents.
@@ -115,7 +110,7 @@ def mine_hard_negatives(
             with output_scores.
         output_scores: with a column of scores: score for labeled-pair, in the place of labels for
             labeled-list.
-        batch_size: texts that a model is given at once whose vectors are not kept; other batches go by tokens.
+        batch_size: changes nothing: batches go by tokens.
         faiss_batch_size: changes nothing, as use_faiss.
         use_faiss: changes nothing: the search is exact, and in blocks, with and without it.
         use_multi_process: refused where it is given: one process computes, on the device of the model.
@@ -168,17 +163,16 @@ def mine_hard_negatives(
     # 2. Mining.
     if isinstance(model, (str, Path)):
         model = load_model(model)
-    prompts: Prompts = {
-        "query": _prompt(model, "query", query_prompt, query_prompt_name),
-        "document": _prompt(model, "document", corpus_prompt, corpus_prompt_name),
-    }
+    query_prompt = _prompt(model, "query", query_prompt, query_prompt_name)
+    document_prompt = _prompt(model, "document", corpus_prompt, corpus_prompt_name)
+    encoder = _encoder(model, query_prompt, document_prompt)
     if isinstance(cross_encoder, (str, Path)):
         cross_encoder = load_cross_encoder(cross_encoder)
     depth = range_max + most_pairs  # room for the positives of every query
     judged = replace(collection, qrels={}) if include_positives else collection
     with progress.reporting(progress.bars) if verbose else nullcontext():
         store = EmbeddingSettings(vectors=cache_folder).open_store()
-        retriever = _retriever(collection, model, store, batch_size, prompts)
+        retriever: DenseRetriever | CrossEncoderRetriever = DenseRetriever.of_model(collection, encoder, store)
         if cross_encoder is not None:
             scorer = CrossEncoderScorer(cross_encoder, store, as_predicted=True)
             retriever = CrossEncoderRetriever(judged, scorer, retriever, depth=depth)
@@ -280,92 +274,31 @@ def _pairs(
     return (anchor, positive), collection, most
 
 
-def _retriever(
-    collection: Collection, model: Any, store: VectorStore, batch_size: int, prompts: Prompts
-) -> DenseRetriever | CrossEncoderRetriever | ModelRetriever:
-    """What ranks by a model: its vectors, kept by its weights, or its own `similarity` of its own vectors."""
-    if hasattr(model, "fingerprint"):
-        texts = {f"{kind}_prompt": text for kind, text in prompts.items()}
-        refuse(texts, "with an encoder that has its own prompts; leave it out")
-        return DenseRetriever.of_model(collection, model, store)
-    compares_by = getattr(model, "similarity_fn_name", "unknown")
-    if compares_by in (None, *SIMILARITIES) and hasattr(model, "encode_document"):
-        query, document = (text if text is None or text[:1] != "@" else f"@{text}" for text in prompts.values())
-        settings = EncoderSettings(similarity="cosine", query_prompt=query, document_prompt=document)
-        encoder = as_encoder(model, settings)
-        return DenseRetriever.of_model(collection, encoder, store)
-    check_kind(model, ENCODER)
-    encodes = hasattr(model, "encode") or hasattr(model, "encode_document")
-    if not encodes or not hasattr(model, "similarity"):
-        expected = "expected a SentenceTransformer, the name of one, or an object with encode and similarity"
-        raise InputError(f"a model of type {type(model).__name__}; {expected}")
-    return ModelRetriever(collection, model, batch_size, prompts)
-
-
-class ModelRetriever:
-    """Ranks by a model's own `similarity`, ties by document position; unit vectors, which are not kept.
-
-    Args:
-        collection: documents and queries; all are encoded at once.
-        model: has `encode`, or `encode_query` and `encode_document`: (texts, options) → (n, d); and
-            `similarity`: (n, d), (m, d) → (n, m), higher is better.
-        batch_size: texts encoded at once.
-        prompts: put before texts of each kind, where there is one.
+def _encoder(model: Any, query_prompt: str | None, document_prompt: str | None) -> Encoder:
+    """The encoder of a loaded model, by the cosine, with prompts as `EncoderSettings` takes them.
 
     Raises:
-        InputError: an option without effect, for the model does not take it.
+        InputError: it compares by a distance, is another kind of model, or has prompts of its own.
     """
-
-    name = column = "dense"
-    short = WHOLE
-
-    def __init__(self, collection: Collection, model: Any, batch_size: int, prompts: Prompts) -> None:
-        self._similarity, self._batch_size = model.similarity, batch_size
-        documents = DocumentTexts(collection)[:]
-        self._queries = self._encoded(model, "query", collection.queries["text"].to_pylist(), prompts)
-        self._documents = self._encoded(model, "document", list(documents), prompts)
-
-    def _encoded(self, model: Any, kind: Kind, texts: list[str], prompts: Prompts) -> Floats:
-        encode = getattr(model, f"encode_{kind}", None) or model.encode
-        prompt = {} if prompts[kind] is None else {"prompt": prompts[kind]}
-        options = {"batch_size": self._batch_size, "convert_to_numpy": True, "show_progress_bar": False}
-        taken = inspect.signature(encode).parameters
-        if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in taken.values()):
-            idle = {each: value for each, value in prompt.items() if each not in taken}
-            refuse(idle, f"with the {encode.__name__} of a {type(model).__name__}; leave it out")
-            options = {each: value for each, value in options.items() if each in taken}
-        return unit(encode(texts, **options, **prompt))
-
-    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and similarities; −1 and NaN after the last document."""
-        rows, scores = np.full((len(query_rows), depth), -1), np.full((len(query_rows), depth), np.nan)
-        for start in range(0, len(query_rows), QUERIES):
-            part = slice(start, start + QUERIES)
-            values = np.asarray(self._similarity(self._queries[query_rows[part]], self._documents), np.float64)
-            best = np.argsort(-values, axis=1, kind="stable")[:, :depth]
-            rows[part, : best.shape[1]] = best
-            scores[part, : best.shape[1]] = np.take_along_axis(values, best, axis=1)
-        return rows, scores
-
-    def score(self, pairs: TextPairs) -> Scores:
-        """Return the similarity of each pair, (n,)."""
-        scores = np.empty(len(pairs))
-        for query in np.unique(pairs.query_rows):
-            of_query = pairs.query_rows == query
-            documents = self._documents[pairs.doc_rows[of_query]]
-            scores[of_query] = np.asarray(self._similarity(self._queries[[query]], documents))[0]
-        return scores
+    if hasattr(model, "fingerprint"):
+        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+        refuse(prompts, "with an encoder that has its own prompts; leave it out")
+    settings = EncoderSettings(similarity="cosine", query_prompt=query_prompt, document_prompt=document_prompt)
+    encoder = as_encoder(model, settings)
+    if encoder is not model:
+        similarity_of(model)  # one that was made for a distance is refused
+    return encoder
 
 
 def _prompt(model: Any, kind: Kind, text: str | None, name: str | None) -> str | None:
-    """The text put before texts of a kind, by itself or under its name; None: what the model puts there by itself."""
+    """The text put before texts of a kind, as `EncoderSettings` takes it; None: what the model puts there by itself."""
     known = getattr(model, "prompts", None) or {}
     if name is None and not any(each in known for each in PROMPT_NAMES[kind]):
         name = getattr(model, "default_prompt_name", None)
     if text is None and name is not None:
         check_names(f"prompt of the model for a {kind}", [name], known)
         text = known[name]
-    return text
+    return f"@{text}" if text is not None and text.startswith("@") else text
 
 
 def _by_query(collection: Collection, query_rows: Rows, documents: Rows, scores: Scores | None) -> Iterator[Passages]:
