@@ -30,7 +30,7 @@ MUTATIONS = [  # file, what stands there, what is put in its place, tests that m
     ("mining/rules.py", "_scored(pairs) > lowest - margin", "_scored(pairs) > lowest + margin", "mining"),
     ("scoring/gates.py", "return similarities.rho * similarities.eta * similarities.psi",
      "return similarities.rho * similarities.psi", "scoring"),
-    ("scoring/information.py", "+ information / regularization", "+ information * regularization", "scoring"),
+    ("scoring/measure.py", "+ information / regularization", "+ information * regularization", "scoring"),
     ("deciding/decision.py", "strength * (1 - (1 + HARM) * pi)", "strength * (1 - HARM * pi)", "deciding"),
     ("batching/hobit.py", "(q - alpha * p) @ d.T", "(q + alpha * p) @ d.T", "batching"),
     ("batching/methods.py", "_others(nearby, rows)[:, skip:]", "_others(nearby, rows)", "batching"),

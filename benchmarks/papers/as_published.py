@@ -36,8 +36,7 @@ from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
 from foils.scoring import ScoreSettings, score_sources
 from foils.scoring.gates import WEIGHTINGS, Lexicon, gated
-from foils.scoring.information import information_sums, log_det
-from foils.scoring.measure import Measured
+from foils.scoring.measure import Measured, information_sums, log_det
 from foils.scoring.scores import gradient_norm, score_variance, source_eci
 from foils.statistics.significance import kendall_tau
 

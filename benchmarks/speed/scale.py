@@ -22,8 +22,7 @@ import numpy as np
 from common import argument_parser, save, unit
 from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder, vectors
 from foils.runtime.parallel import map_shards, on_ray
-from foils.scoring.information import information_sums
-from foils.scoring.measure import Geometry, triplet_similarities
+from foils.scoring.measure import Geometry, information_sums, triplet_similarities
 from foils.scoring.triplets import Target
 
 DIMENSION, EACH, SHARD, SHARDS = 384, 40, 64, 200

@@ -19,8 +19,7 @@ from common import argument_parser, load, save, seconds, unit, watched
 from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
 from foils.scoring.gates import Similarities, gated
-from foils.scoring.information import information_sums, log_det
-from foils.scoring.measure import Geometry, triplet_similarities
+from foils.scoring.measure import Geometry, information_sums, log_det, triplet_similarities
 from foils.scoring.triplets import Target
 
 PER_RECORD = 10

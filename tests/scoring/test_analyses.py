@@ -13,7 +13,7 @@ from score_world import ExactStore, NoEncoder, Texts, World, random_world, score
 
 from foils.data.tokens import TOKENIZERS
 from foils.scoring.gates import WEIGHTINGS, Lexicon, gated
-from foils.scoring.information import information_sums, log_det
+from foils.scoring.measure import information_sums, log_det
 from foils.scoring.scores import eci, source_eci
 
 TOKENS = {

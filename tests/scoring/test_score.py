@@ -24,19 +24,17 @@ from foils.scoring.gates import (
     semantic_locality,
     target_consistency,
 )
-from foils.scoring.information import (
+from foils.scoring.measure import (
+    Geometry,
     assign_blocks,
     bootstrap,
+    gradient_energies,
+    information_matrix,
     information_sums,
     interval,
     leave_out,
     log_det,
     resampled,
-)
-from foils.scoring.measure import (
-    Geometry,
-    gradient_energies,
-    information_matrix,
     triplet_similarities,
 )
 from foils.scoring.scores import gradient_norm, score_variance

@@ -30,8 +30,7 @@ from foils.encode.vectors import VectorStore
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
 from foils.scoring.gates import Float64s
-from foils.scoring.information import CONFIDENCE, assign_blocks, widening
-from foils.scoring.measure import Measured, measure
+from foils.scoring.measure import CONFIDENCE, Measured, assign_blocks, measure, widening
 from foils.scoring.scores import REPLICATES, Scores, ScoreSettings, score_measured
 from foils.scoring.triplets import CONTROL, first_distinct, make_records
 

@@ -27,16 +27,18 @@ from foils.scoring.gates import (
     mnrl_proxy,
     triplet_means,
 )
-from foils.scoring.information import (
+from foils.scoring.measure import (
     CONFIDENCE,
+    Measured,
     assign_blocks,
     bootstrap,
+    gradient_energies,
     information_sums,
     interval,
     leave_out,
     log_det,
+    measure,
 )
-from foils.scoring.measure import Measured, gradient_energies, measure
 from foils.scoring.triplets import CONTROL, Target, left_out, make_records
 
 REPLICATES = 1000  # of the bootstrap over blocks of records
