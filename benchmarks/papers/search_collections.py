@@ -45,6 +45,7 @@ from foils.searching import (
     sharpened_queries,
 )
 from foils.searching.choosing import READINGS, TENTHS, GridValues, Tuned
+from foils.searching.dimensions import FEEDBACK_DEPTH
 from foils.searching.doors import read_answers
 from foils.searching.runs import Embedded
 from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test
@@ -82,11 +83,12 @@ def spread() -> Grid:
     return Grid("eclipse", sizes, tuple((a, b) for a in TENTHS for b in TENTHS if 1.0 in (a, b)))
 
 
-def masked_with(judged: Judged, settings: DimensionSettings, *, answered: bool = False, seed: int = 0) -> System:
-    made = sharpened_queries(
-        judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers if answered else None,
-        rng=np.random.default_rng(seed),
-    )  # fmt: skip
+def masked_with(
+    judged: Judged, settings: DimensionSettings, *, answered: bool = False, feedback: Sequence[np.ndarray] | None = None
+) -> System:
+    answers = judged.answers if answered else None
+    lists = judged.feedback if feedback is None else feedback
+    made = sharpened_queries(judged.queries, judged.documents, lists, settings, answers=answers)
     return System(settings.method, "fixed", query_values(judged, made.queries), float(made.masks.mean()))
 
 
@@ -189,6 +191,12 @@ def depths(judged: Judged, grid: Grid) -> list[dict[str, Any]]:
     return rows
 
 
+def with_drawn_end(lists: Sequence[np.ndarray], count: int, pool: int, seed: int) -> list[np.ndarray]:
+    """Each list, and after it a number of its last `pool` documents drawn at random, which make the moon."""
+    rng = np.random.default_rng(seed)
+    return [np.append(rows, rows[np.sort(rng.choice(pool, size=count, replace=False)) - pool]) for rows in lists]
+
+
 def moons(judged: Judged, settings: Mapping[str, DimensionSettings]) -> list[dict[str, Any]]:
     """Table 3: moons drawn at random from the last documents against the last k⁻: different, and as good?"""
     rows = []
@@ -196,8 +204,8 @@ def moons(judged: Judged, settings: Mapping[str, DimensionSettings]) -> list[dic
         last = masked_with(judged, setting).per_query[measure]
         drawn = {
             pool: [
-                masked_with(judged, replace(setting, moon_pool=pool), seed=draw).per_query[measure]
-                for draw in range(DRAWS)
+                masked_with(judged, setting, feedback=ends).per_query[measure]
+                for ends in (with_drawn_end(judged.feedback, setting.k_minus, pool, draw) for draw in range(DRAWS))
             ]
             for pool in POOLS
         }
@@ -239,7 +247,8 @@ def one(collection: Collection, encoder: Any, store: VectorStore, given: argpars
     """Everything of one collection."""
     embedded = embedded_of(collection, encoder, store, given.split, given.answers)
     longest = min(len(collection.documents), max(DEPTHS)) if given.experiments else 0
-    judged = judged_queries(embedded, longest=longest, measures=MEASURES)
+    judged = judged_queries(embedded, feedback_depth=max(FEEDBACK_DEPTH, longest), measures=MEASURES)
+    judged = replace(judged, feedback_depth=FEEDBACK_DEPTH)
     grid = published_grid(given.reading)
     values = grids_of(judged, {"DIME": dime_grid(), "DIME, k⁺ 1..14": dime_grid(range(1, 15)), "Eclipse": grid})
     systems = filters(judged, values)

@@ -27,7 +27,7 @@ from foils.searching import (
     sun,
 )  # fmt: skip
 from foils.searching.choosing import Relevant
-from foils.searching.dimensions import check_depths, dimension_order, kept_count, moon_rows, moved, scaled_to
+from foils.searching.dimensions import check_depths, dimension_order, kept_count, moon, moved, scaled_to
 from refusals import refused
 
 DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)
@@ -102,7 +102,6 @@ def test_however_the_work_is_cut_the_bytes_are_the_same(method, monkeypatch):
         {"alpha": 0.1},
         {"beta": 1.0},
         {"share": 0.25},
-        {"moon_pool": 30},
         {"method": "dime"},
         {"method": "rdime"},
         {"method": "rocchio"},
@@ -112,10 +111,7 @@ def test_however_the_work_is_cut_the_bytes_are_the_same(method, monkeypatch):
 )
 def test_every_setting_changes_the_result(change):
     how = {"k": 40, "feedback_depth": 40}
-    changed, plain = (
-        bytes_of(searched(settings, **how, rng=np.random.default_rng(0)))
-        for settings in (replace(ECLIPSE, **change), ECLIPSE)
-    )
+    changed, plain = (bytes_of(searched(settings, **how)) for settings in (replace(ECLIPSE, **change), ECLIPSE))
     assert changed != plain
 
 
@@ -174,16 +170,6 @@ def test_numbers_that_are_no_positions_are_refused(wrong):
     refused("positions of 120 documents", sharpened_queries, QUERIES, VECTORS, lists, ECLIPSE)
 
 
-def test_a_random_moon_never_holds_a_document_of_the_sun():
-    """Of 12 documents 3 make the sun and the last 8 are the pool; with 11 they would meet."""
-    settings = replace(ECLIPSE, moon_pool=8)
-    lists = [np.arange(12), np.arange(11)]
-    made = sharpened_queries(QUERIES[:2], VECTORS, lists, settings, rng=np.random.default_rng(0))
-    assert made.no_feedback.tolist() == [False, True]
-    drawn = [moon_rows(12, 4, pool=8, rng=np.random.default_rng(seed)) for seed in range(200)]
-    assert min(rows.min() for rows in drawn) == 4
-
-
 @pytest.mark.parametrize(
     ("settings", "lengths", "short"),
     [
@@ -191,13 +177,12 @@ def test_a_random_moon_never_holds_a_document_of_the_sun():
         (replace(ECLIPSE, method="dime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
         (replace(ECLIPSE, method="rdime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
         (replace(ECLIPSE, method="rocchio"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
-        (replace(ECLIPSE, moon_pool=8), [8, 9, 11, 12, 13], [True, True, True, False, False]),  # 0 < 3 < k − 8
         (replace(ECLIPSE, share=1.0), [0, 0, 0, 0, 0], [False] * 5),
     ],
 )
 def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, lengths, short):
     lists = [np.arange(length) for length in lengths]
-    made = sharpened_queries(QUERIES[:5], VECTORS, lists, settings, rng=np.random.default_rng(0))
+    made = sharpened_queries(QUERIES[:5], VECTORS, lists, settings)
     assert made.no_feedback.tolist() == short
     assert (~made.changed).tolist() == (short if settings.share < 1 else [True] * 5)
 
@@ -205,8 +190,6 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: DimensionSettings(k_minus=5, moon_pool=4), InputError, "moon_pool 4; expected at least k_minus 5"),
-        (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),
         (lambda: sharpened_queries(QUERIES, VECTORS, [np.arange(9)] * 2, ECLIPSE), InputError, "2 lists"),
         (lambda: searched(answers=unit(3)), InputError, r"\(3, 12\)"),
         (lambda: searched(k=0), InputError, "k 0; expected"),
@@ -253,9 +236,9 @@ ARRAYS = arrays(np.float64, (3, 6), elements=st.floats(-2, 2, width=32))
 
 def test_sun_and_moon_worked_by_hand():
     np.testing.assert_array_equal(sun(FEEDBACK, 2), [3, 1, 0, 1])
-    np.testing.assert_array_equal(FEEDBACK[moon_rows(5, 2)].mean(axis=0), [0, 0, 5, 2])
+    np.testing.assert_array_equal(moon(FEEDBACK, 2), [0, 0, 5, 2])
     np.testing.assert_array_equal(sun(FEEDBACK, 1), FEEDBACK[0])
-    np.testing.assert_array_equal(moon_rows(5, 1), [4])
+    np.testing.assert_array_equal(moon(FEEDBACK, 1), FEEDBACK[4])
     np.testing.assert_array_equal(sun(FEEDBACK, 5), FEEDBACK.mean(axis=0))
 
 
@@ -312,9 +295,8 @@ def test_depths_are_as_published(k, k_plus, k_minus):
     [
         lambda: sun(FEEDBACK, 0),
         lambda: sun(FEEDBACK, 6),
-        lambda: moon_rows(5, 0),
-        lambda: moon_rows(5, 2, pool=3),
-        lambda: moon_rows(5, 2, pool=1, rng=np.random.default_rng()),
+        lambda: moon(np.ones((5, 2)), 0),
+        lambda: moon(np.ones((5, 2)), 5),
         lambda: sun(np.full((2, 2), np.nan), 1),
         lambda: dime_importance(QUERY, QUERY[:3]),
         lambda: eclipse_importance(QUERY, QUERY, QUERY, alpha=0, beta=1),
@@ -348,14 +330,6 @@ def test_kept_count_rounds_to_the_nearest():
     assert [kept_count(384, share) for share in (0.1, 0.2, 0.5, 0.9, 1.0)] == [38, 77, 192, 346, 384]
     assert kept_count(10, 0.25) == 3, "half goes up"
     assert kept_count(10, 0.001) == 1, "never none"
-
-
-def test_a_random_moon_comes_from_the_pool_without_repeats_and_by_seed():
-    drawn = [tuple(moon_rows(20, 3, pool=6, rng=np.random.default_rng(seed))) for seed in range(200)]
-    assert all(len(set(rows)) == 3 and min(rows) >= 14 and max(rows) < 20 for rows in drawn)
-    assert {row for rows in drawn for row in rows} == set(range(14, 20))
-    assert drawn[0] == tuple(moon_rows(20, 3, pool=6, rng=np.random.default_rng(0)))
-    np.testing.assert_array_equal(moon_rows(20, 3, pool=3, rng=np.random.default_rng(0)), moon_rows(20, 3))
 
 
 # The first stage: exact, in blocks, with ties by position

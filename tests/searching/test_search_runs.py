@@ -92,7 +92,7 @@ def test_kept_share_and_short_lists_are_told(embedded):
 
 @pytest.fixture(scope="module")
 def judged(embedded):
-    return judged_queries(embedded, k=60, feedback_depth=60, longest=100)
+    return judged_queries(embedded, k=60, feedback_depth=60)
 
 
 def test_values_of_queries_are_those_of_the_run(embedded, judged):

@@ -114,7 +114,6 @@ def test_a_function_that_returns_something_else_is_refused(search, said):
 def test_what_makes_no_sense_is_refused():
     refused(r"\(n, d\)", SharpenedSearch(Database(), SETTINGS["rdime"]), QUERIES)
     refused(r"\(n, 12\)", sharpen, QUERIES[:1], [DOCUMENTS[0]], SETTINGS["rdime"])
-    refused("generator", sharpen, QUERIES, [DOCUMENTS] * 9, DimensionSettings("eclipse", moon_pool=30))
 
 
 # The recipes of docs/deploying.md, run as they stand there, wherever their package is installed

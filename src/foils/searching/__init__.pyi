@@ -12,7 +12,7 @@ from .dimensions import SharpenedSearch as SharpenedSearch
 from .dimensions import dime_importance as dime_importance
 from .dimensions import eclipse_importance as eclipse_importance
 from .dimensions import keep_share as keep_share
-from .dimensions import moon_rows as moon_rows
+from .dimensions import moon as moon
 from .dimensions import moved as moved
 from .dimensions import rdime_mask as rdime_mask
 from .dimensions import sharpen as sharpen

@@ -21,7 +21,9 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
+from foils.data.run import grouped
 from foils.encode import Vectors
 from foils.encode.nearest import rank_rows, search_lists
 from foils.runtime import progress
@@ -34,7 +36,6 @@ from foils.searching.dimensions import (
     check_search_depths,
     dimension_order,
     kept_count,
-    moon_rows,
     serves,
     sun,
 )
@@ -162,12 +163,7 @@ class Judged:
 
 
 def judged_queries(
-    embedded: Embedded,
-    *,
-    k: int = 1000,
-    feedback_depth: int = FEEDBACK_DEPTH,
-    longest: int = 0,
-    measures: Sequence[str] = MEASURES,
+    embedded: Embedded, *, k: int = 1000, feedback_depth: int = FEEDBACK_DEPTH, measures: Sequence[str] = MEASURES
 ) -> Judged:
     """Retrieve exactly what is to be reranked and the feedback, for each query with a relevant document.
 
@@ -175,7 +171,6 @@ def judged_queries(
         embedded: vectors of a split.
         k: documents of a ranking that count.
         feedback_depth: length of the feedback.
-        longest: length that the lists have at least, for longer feedback.
         measures: names that `measure_ranks` knows.
 
     Raises:
@@ -185,17 +180,15 @@ def judged_queries(
     reranked = max(k, CANDIDATES)
     collection = embedded.collection
     table = collection.judgements(embedded.split)
+    table = table.filter(pc.greater(table["relevance"], 0))
     queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
-    grades, relevant = table["relevance"].to_numpy(), dict[int, list[tuple[int, int]]]()
-    for query, document, grade in zip(queries.tolist(), documents, grades.tolist(), strict=True):
-        if grade > 0:
-            relevant.setdefault(query, []).append((document, grade))
-    rows = np.flatnonzero(np.isin(embedded.query_rows, list(relevant)))
-    answers = [Relevant(*np.array(relevant[query]).T) for query in embedded.query_rows[rows].tolist()]
-    asked, depth = embedded.queries[rows], max(reranked, feedback_depth, longest)
+    grades = table["relevance"].to_numpy().astype(np.int64)
+    relevant = {int(queries[at[0]]): Relevant(documents[at], grades[at]) for at in grouped(queries)}
+    rows = np.flatnonzero(np.isin(embedded.query_rows, queries))
+    asked, depth = embedded.queries[rows], max(reranked, feedback_depth)
     lists, _ = search_lists(embedded.exact_index, asked, depth, without=embedded.identical[rows])
     return Judged(
-        asked, embedded.documents, lists, answers,
+        asked, embedded.documents, lists, [relevant[query] for query in embedded.query_rows[rows].tolist()],
         None if embedded.answers is None else embedded.answers[rows], k, reranked, feedback_depth, measures, rows,
     )  # fmt: skip
 
@@ -339,7 +332,7 @@ def _orders(
         unserved[index] = False
         relevant = sun(documents.take(feedback[:plus]), plus) if answer is None else answer
         if eclipse and minus not in moons:
-            moons[minus] = sun(documents.take(feedback[moon_rows(len(feedback), minus)]), minus)
+            moons[minus] = sun(documents.take(feedback[-minus:]), minus)
         importance[index] = q * (alpha * relevant - beta * moons[minus]) if eclipse else q * relevant
     return dimension_order(importance), unserved
 

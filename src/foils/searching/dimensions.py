@@ -71,10 +71,6 @@ class ImportanceSettings(Settings):
     weight: Annotated[float, Option(least=0, needs=_of("rocchio"))] = 0.2
     scaled: Annotated[bool, Option(needs=[_of("rdime"), {"dimensions": False, "answers": True}])] = True
 
-    def of(self, method: Method) -> DimensionSettings:
-        """Return these settings for a method."""
-        return DimensionSettings(method, **vars(self))
-
 
 @dataclass(frozen=True, kw_only=True)
 class DimensionSettings(ImportanceSettings):
@@ -82,20 +78,15 @@ class DimensionSettings(ImportanceSettings):
 
     Attributes:
         method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `rocchio` (a step towards the sun).
-        moon_pool: Draw the moon at random from this many last documents (eclipse, its Table 3),
-            none of which makes the sun; None: take the last ones.
     """
 
     method: Annotated[Method, Option(names=METHODS)] = field(default="eclipse", kw_only=False)
     k_plus: Annotated[int, Option(least=1)] = None  # type: ignore[assignment]  # the method's, from here on
-    moon_pool: Annotated[int | None, Option(least=1)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k_plus is None:
             object.__setattr__(self, "k_plus", K_PLUS.get(self.method, 1))
-        if self.moon_pool is not None and self.moon_pool < self.k_minus:
-            raise InputError(f"moon_pool {self.moon_pool}; expected at least k_minus {self.k_minus}")
 
     @property
     def keeps_all(self) -> bool:
@@ -130,30 +121,24 @@ def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:
     return _mean(vectors[..., :k_plus, :])
 
 
-def moon_rows(k: int, k_minus: int, *, pool: int | None = None, rng: np.random.Generator | None = None) -> Rows:
-    """Return the rows of a list's k that make the moon, ascending: the last k⁻, or k⁻ of the last `pool`.
-
-    The moon is their mean, m = (1/k⁻) Σ_{i=0..k⁻−1} d_{k−i}.
+def moon(feedback: npt.ArrayLike, k_minus: int) -> Floats:
+    """Return the mean of the last k⁻ documents, m = (1/k⁻) Σ_{i=0..k⁻−1} d_{k−i}, in float64.
 
     Args:
-        k: length of the list, best first.
+        feedback: (…, k, d) vectors of the retrieved documents, best first.
         k_minus: how many, 0 < k⁻ < k.
-        pool: draw the k⁻ at random, without replacement, from the last `pool` documents; None: take
-            the last k⁻.
-        rng: source of the draw; needed with `pool`. Each query has its own draw.
+
+    Returns:
+        (…, d).
 
     Raises:
-        InputError: k⁻ or the pool out of range, or a pool without a generator.
+        InputError: k⁻ out of range.
 
-    Source: Eclipse eq. 3; the draw: its Table 3.
+    Source: Eclipse eq. 3.
     """
-    check_depths(k, 0, k_minus)
-    if pool is None:
-        return np.arange(k - k_minus, k)
-    if rng is None or not k_minus <= pool < k:
-        chosen = f"k⁻={k_minus}, pool={pool}, k={k}, {'no' if rng is None else 'a'} generator"
-        raise InputError(f"{chosen}; a moon drawn at random needs k⁻ ≤ pool < k and a generator")
-    return np.sort(rng.choice(pool, size=k_minus, replace=False)) + (k - pool)
+    vectors = np.atleast_2d(feedback)
+    check_depths(vectors.shape[-2], 0, k_minus)
+    return sun(vectors[..., -k_minus:, :], k_minus)
 
 
 def check_depths(k: int, k_plus: int, k_minus: int) -> None:
@@ -348,7 +333,6 @@ def sharpened_queries(
     settings: DimensionSettings,
     *,
     answers: npt.NDArray[np.floating] | None = None,
-    rng: np.random.Generator | None = None,
 ) -> Sharpened:
     """Return queries without the dimensions that their feedback does not support, or moved towards it.
 
@@ -357,14 +341,11 @@ def sharpened_queries(
         documents: vectors of all documents.
         feedback: n lists of document positions, best first; they may differ in length.
         settings: method and depths. A list serves where 0 < k⁻ < k and 0 < k⁺ < k − k⁻ (dime: 0 <
-            k⁺ ≤ k; with answers: 0 < k⁻ < k), k its length; with a moon drawn at random, the pool
-            stands for k⁻.
+            k⁺ ≤ k; with answers: 0 < k⁻ < k), k its length.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
-        rng: source of the draws of a random moon.
 
     Raises:
-        InputError: lengths that do not fit, numbers that are no positions of documents, or a random
-            moon without a generator.
+        InputError: lengths that do not fit, or numbers that are no positions of documents.
     """
     n, d = queries.shape
     if len(feedback) != n or (answers is not None and answers.shape != queries.shape):
@@ -393,8 +374,7 @@ def sharpened_queries(
         elif settings.method == "dime":
             mask = keep_share(dime_importance(asked, suns), settings.share)
         else:
-            last = [each[moon_rows(len(each), settings.k_minus, pool=settings.moon_pool, rng=rng)] for each in lists]
-            moons = _mean(_gathered(documents, last))
+            moons = _mean(_gathered(documents, [each[-settings.k_minus :] for each in lists]))
             importance = eclipse_importance(asked, suns, moons, alpha=settings.alpha, beta=settings.beta)
             mask = keep_share(importance, settings.share)
         result.masks[rows], result.queries[rows] = mask, np.where(mask, asked, asked.dtype.type(0))
@@ -404,7 +384,7 @@ def sharpened_queries(
 def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
     """Whether a feedback list of k documents is long enough; with an answer as sun, for the moon alone."""
     k_plus = 0 if answered else settings.k_plus
-    k_minus = (settings.moon_pool or settings.k_minus) if settings.method == "eclipse" else 0
+    k_minus = settings.k_minus if settings.method == "eclipse" else 0
     return not (k_plus or k_minus) or depths_fit(k, k_plus, k_minus)
 
 
@@ -444,7 +424,7 @@ def sharpen(queries: npt.ArrayLike, feedback: Sequence[npt.ArrayLike], settings:
         (n, d) float32. Inner products with these are the scores of the second pass, in any index.
 
     Raises:
-        InputError: shapes that do not fit, values that are not finite, or a moon drawn at random.
+        InputError: shapes that do not fit, or values that are not finite.
 
     Source: Eclipse, sections 2 and 3.
     """

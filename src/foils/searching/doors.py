@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.collection import Collection, DocumentTexts
 from foils.data.read import CollectionLike, CollectionSettings, load_collection
 from foils.data.records import Complaints, json_objects, numbered_lines, text_field
 from foils.data.run import FUSED_DEPTH, TUNED_FILE, Fusion, check_ids, deployed, fuse_runs
 from foils.data.tables import update_digest
 from foils.data.tokens import BM25Settings
 from foils.encode import DEFAULT_MODEL, VectorStore
-from foils.encode.nearest import ExactIndex
+from foils.encode.nearest import ExactIndex, search_lists
 from foils.encode.vectors import EmbeddingSettings, EncoderLike, description
 from foils.llm import digest
 from foils.mining.retrievers import BM25Retriever
@@ -33,7 +33,7 @@ from foils.runtime.errors import InputError, require
 from foils.runtime.files import TREC
 from foils.runtime.options import Option, Settings, door, spelled
 from foils.runtime.parallel import ScaleSettings
-from foils.runtime.results import Result, Table, counted, number
+from foils.runtime.results import Result, Table, number
 from foils.searching.choosing import dime_grid, evaluate_grid, judged_queries, oracle, published_grid
 from foils.searching.dimensions import FEEDBACK_DEPTH, METHODS, DimensionSettings, ImportanceSettings, Method
 from foils.searching.runs import Searched, bm25_run, embed_collection, search_collection
@@ -147,8 +147,14 @@ class Retriever:
         if empty := [number for number, query in enumerate(asked) if not str(query).strip()]:
             raise InputError(f"queries without text: {', '.join(map(str, empty))} (counted from 0)")
         Option(least=1).check("k", k)
-        depth = max(k, FUSED_DEPTH) if self.ranked_by == "both" else k
-        lexical, dense = self._lexical(asked, depth), self._dense(asked, depth)
+        depth = min(max(k, FUSED_DEPTH) if self.ranked_by == "both" else k, len(self.collection.documents))
+        lexical = dense = [dict[int, float]() for _ in asked]  # what is not deployed finds nothing
+        if self._bm25 is not None:
+            ids = [str(number) for number in range(len(asked))]
+            table = pa.table({"query_id": ids, "text": asked}, schema=self.collection.queries.schema)
+            lexical = _scored(self._bm25.over_queries(table), np.arange(len(asked)), depth)
+        if self._index is not None:
+            dense = _scored(self._index, self._encoder.encode(asked, "query"), depth)
         fused = [self.fusion.fuse(*lists)[:k] for lists in zip(lexical, dense, strict=True)]
         rows = np.array([row for hits in fused for row, _ in hits], np.int64)
         ids = self.collection.documents["doc_id"].take(pa.array(rows)).to_pylist()
@@ -156,29 +162,11 @@ class Retriever:
         shown = {row: (doc_id, text) for row, doc_id, text in documents}
         return [[Hit(shown[row][0], score, shown[row][1]) for row, score in hits] for hits in fused]
 
-    def _lexical(self, queries: list[str], depth: int) -> list[dict[int, float]]:
-        """BM25's documents and scores of each query; none where BM25 is not deployed."""
-        if self._bm25 is None:
-            return [{} for _ in queries]
-        ids = [str(number) for number in range(len(queries))]
-        table = pa.table({"query_id": ids, "text": queries}, schema=self.collection.queries.schema)
-        asking = self._bm25.over_queries(table)
-        return _lists(*asking.search(np.arange(len(queries)), min(depth, len(self.collection.documents))))
 
-    def _dense(self, queries: list[str], depth: int) -> list[dict[int, float]]:
-        """The model's documents and similarities of each query; none where no model is deployed."""
-        if self._index is None:
-            return [{} for _ in queries]
-        vectors = self._encoder.encode(queries, "query")
-        return _lists(*self._index.search(vectors, min(depth, len(self.collection.documents))))
-
-
-def _lists(rows: Rows, scores: npt.NDArray[np.floating]) -> list[dict[int, float]]:
-    """Each query's documents with their scores, best first; −1 stands for none."""
-    lists = []
-    for listed, values in zip(rows.tolist(), scores.tolist(), strict=True):
-        lists.append({row: value for row, value in zip(listed, values, strict=True) if row >= 0})
-    return lists
+def _scored(index: Any, queries: npt.NDArray[Any], depth: int) -> list[dict[int, float]]:
+    """Each query's documents with their scores, best first."""
+    lists = zip(*search_lists(index, queries, depth), strict=True)
+    return [dict(zip(rows.tolist(), scores.tolist(), strict=True)) for rows, scores in lists]
 
 
 @dataclass(frozen=True)
@@ -196,11 +184,6 @@ class Answered(Result):
     hits: tuple[tuple[Hit, ...], ...] = field(repr=False)
     collection: str
     ranked_by: str
-
-    @property
-    def brief(self) -> str:
-        """How many queries, and by what they were answered, for `repr`."""
-        return f"{counted(len(self.queries), 'queries')} over {self.collection} by {self.ranked_by}"
 
     def tables(self) -> list[Table]:
         """Return a table for each query."""
@@ -392,9 +375,21 @@ def search(
         depth = max(top, FUSED_DEPTH) if ranks_by == "both" else top
         method = dimensions or ("none" if answers is None else "rdime")
         texts = read_answers(answers) if isinstance(answers, (str, Path)) else answers
-        searched = _search_vectors(loaded, model, importance.of(method), searching, texts, embedding, depth)
-        tune = {"split": searching.tune, "measure": searching.measure} if searching.tune else None
-        facts |= {"tune": tune, "top": top, "feedback_depth": searching.feedback_depth, "dimensions": method}
+        settings, tune = DimensionSettings(method, **vars(importance)), searching.tune
+        if tune is not None:
+            _check_apart(loaded, tune, split)
+        encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
+        embedded = partial(embed_collection, loaded, encoder, store, answers=texts, device=embedding.device)
+        depths: dict[str, Any] = {"k": depth, "feedback_depth": searching.feedback_depth}
+        if tune is not None:
+            judged = judged_queries(embedded(split=tune), **depths, measures=[searching.measure])
+            grid = dime_grid() if method == "dime" else published_grid()
+            settings = oracle(evaluate_grid(judged, grid), searching.measure).settings[0]
+            log.info("chosen on %s: %s", tune, settings)
+        searched = search_collection(embedded(split=split), settings, **depths, name=f"{encoder.name}-{method}")
+        searched = replace(searched, facts={"encoder": description(encoder)})
+        facts["tune"] = None if tune is None else {"split": tune, "measure": searching.measure}
+        facts |= {"top": top, "feedback_depth": searching.feedback_depth, "dimensions": method}
         facts["answers"] = None if texts is None else digest("answers", sorted(texts.items()))
     if fusion is not None:
         facts["fused_with_bm25"] = vars(fusion)
@@ -407,36 +402,14 @@ def search(
     return replace(searched, facts={**facts, **searched.facts, "run": None if run is None else str(run)})
 
 
-def _search_vectors(
-    collection: Collection,
-    model: EncoderLike,
-    settings: DimensionSettings,
-    searching: SearchSettings,
-    answers: Mapping[str, str | None] | None,
-    embedding: EmbeddingSettings,
-    depth: int,
-) -> Searched:
-    """Search by a model's vectors, with settings that are chosen on another split where one is named."""
-    tune, split = searching.tune, searching.split
-    if tune is not None:
-        judged = collection.judgements(tune, "tune")["query_id"].to_pylist()
-        asked = collection.queries["query_id"].take(pa.array(collection.asked(split))).to_pylist()
-        if shared := sorted({*judged} & {*asked}):
-            both = f"{spelled('tune')} {tune} {spelled('split')} {split}"
-            listed = f"share {len(shared):,} queries: {', '.join(shared[:5])}…"
-            raise InputError(f"{both} {listed}; tune on others, or see foils.searching.cross_validate")
-    encoder, store = embedding.open_encoder(model, collection), embedding.open_store()
-    embedded = partial(embed_collection, collection, encoder, store, answers=answers, device=embedding.device)
-    depths: dict[str, Any] = {"k": depth, "feedback_depth": searching.feedback_depth}
-    if tune is not None:
-        judged = judged_queries(embedded(split=tune), **depths, measures=[searching.measure])
-        grid = dime_grid() if settings.method == "dime" else published_grid()
-        settings = oracle(evaluate_grid(judged, grid), searching.measure).settings[0]
-        log.info("chosen on %s: %s", tune, settings)
-    vectors = embedded(split=split)
-    name = f"{encoder.name}-{settings.method}"
-    searched = search_collection(vectors, settings, **depths, name=name)
-    return replace(searched, facts={"encoder": description(encoder)})
+def _check_apart(collection: Collection, tune: str, split: str) -> None:
+    """Refuse to choose settings on queries of the split that is searched for."""
+    judged = collection.judgements(tune, "tune")["query_id"].to_pylist()
+    asked = collection.queries["query_id"].take(pa.array(collection.asked(split))).to_pylist()
+    if shared := sorted({*judged} & {*asked}):
+        both = f"{spelled('tune')} {tune} {spelled('split')} {split}"
+        listed = f"share {len(shared):,} queries: {', '.join(shared[:5])}…"
+        raise InputError(f"{both} {listed}; tune on others, or see foils.searching.cross_validate")
 
 
 def read_answers(path: str | Path) -> dict[str, str | None]:

@@ -69,7 +69,6 @@ def search_vectors(
     feedback_depth: int = FEEDBACK_DEPTH,
     answers: npt.NDArray[np.floating] | None = None,
     without: Rows | None = None,
-    rng: np.random.Generator | None = None,
 ) -> Ranked:
     """Search with each query's useful dimensions.
 
@@ -83,7 +82,6 @@ def search_vectors(
             are returned.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
         without: (n,) position of a document that neither pass returns for the query; −1: there is none.
-        rng: source of the draws of a random moon.
 
     Returns:
         Lists of at most k documents. Ties go to the lower position.
@@ -95,14 +93,12 @@ def search_vectors(
     """
     check_search_depths(k, feedback_depth)
     first = feedback_needed(settings, feedback_depth, answered=answers is not None)
-    if not first:
-        nothing = [np.empty(0, np.int64)] * len(queries)
-        sharpened = sharpened_queries(queries, documents, nothing, settings, answers=answers, rng=rng)
-        return Ranked(*search_lists(index, sharpened.queries, k, without=without), sharpened)
-    positions, scores = search_lists(index, queries, max(k, first), without=without)
+    positions, scores = [np.empty(0, np.int64)] * len(queries), [np.empty(0, np.float32)] * len(queries)
+    if first:
+        positions, scores = search_lists(index, queries, max(k, first), without=without)
     lists = [rows[:feedback_depth] for rows in positions]
-    sharpened = sharpened_queries(queries, documents, lists, settings, answers=answers, rng=rng)
-    again = np.flatnonzero(sharpened.changed)
+    sharpened = sharpened_queries(queries, documents, lists, settings, answers=answers)
+    again = np.flatnonzero(sharpened.changed | (not first))
     if len(again):
         others = None if without is None else without[again]
         ranked = search_lists(index, sharpened.queries[again], k, without=others)
@@ -290,7 +286,7 @@ def search_collection(embedded: Embedded, settings: DimensionSettings, *, name: 
         embedded: vectors of queries, documents and, where the sun is to come from a text, answers.
         settings: how dimensions are chosen.
         name: of the run.
-        how: `k`, `feedback_depth` and `rng` of `search_vectors`.
+        how: `k` and `feedback_depth` of `search_vectors`.
 
     Raises:
         InputError: what `search_vectors` refuses.
