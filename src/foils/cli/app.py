@@ -5,7 +5,7 @@ A verb parses, calls its door, writes, shows and says what to type next. Nothing
 
 from __future__ import annotations
 
-import ast
+import functools
 import inspect
 import logging
 import os
@@ -21,7 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_origin
 
-from cyclopts import App, Argument, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.exceptions import MissingArgumentError
 
 import foils
@@ -33,36 +33,29 @@ from foils.runtime.results import print_tables
 
 Door = Any  # a function, with its settings by name
 Values = Mapping[str, Any]
-Advice = Callable[[Any, Values], str | None]
 
 
 # Options of the program alone: mostly what to write of the result, nothing where the option is not given
 
 
-def _output(text: str, writes: Sequence[str], *, name: str = "output", needed: bool = False, **option: Any) -> Setting:
+def _output(name: str, text: str, writes: Sequence[str], *, needed: bool = False, **option: Any) -> Setting:
     kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
     details = Option(**{"metavar": "FILE", "write": "write", "writes": writes, **option})
     return Setting(name, kind, details, default, text, "Output")
 
 
-JSON = _output(
-    "Write the result as JSON to this file; - is standard output, in the place of the table.",
-    files.JSON,
-    name="json",
-    write="write_json",
-)
-REPORT = _output("Write an HTML page to this file.", files.HTML, name="report", write="report")
-PAGE = _output("Write the page to this file.", files.HTML, name="page", write="report", flag="--output", short="-o")
-NEGATIVES = _output("Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
-PLAN = _output("Write the plan to this file.", files.PARQUET, needed=True, short="-o")
-RECORDS = _output("Write the records to this file.", files.JSONL, needed=True, short="-o")
-PROMOTED = _output(
+TO_JSON = "Write the result as JSON to this file; - is standard output, in the place of the table."
+JSON = _output("json", TO_JSON, files.JSON, write="write_json")
+REPORT = _output("report", "Write an HTML page to this file.", files.HTML, write="report")
+PAGE = _output("page", "Write the page to this file.", files.HTML, write="report", flag="--output", short="-o")
+NEGATIVES = _output("output", "Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
+PLAN = _output("output", "Write the plan to this file.", files.PARQUET, needed=True, short="-o")
+RECORDS = _output("output", "Write the records to this file.", files.JSONL, needed=True, short="-o")
+LABELS = (
     "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
-    "--add-judgements.",
-    files.LABEL_FILES,
-    name="promoted",
-    write="promoted.write",
+    "--add-judgements."
 )
+PROMOTED = _output("promoted", LABELS, files.LABEL_FILES, write="promoted.write")
 
 
 class Verb(NamedTuple):
@@ -70,39 +63,18 @@ class Verb(NamedTuple):
 
     Attributes:
         outputs: options of the program alone, beside --json.
-        after: does what the program alone does with the result, once it is written and shown; it is
-            given the result and the values of all options.
-        advice: the command that mostly follows the verb, as a template of `command`; or a function
-            of the verb's result and of the options as they were typed, which returns that command,
-            or None.
+        after: does what the program alone does with the result, once it is written and shown, and
+            returns the command that mostly follows the verb, or None; it is given the result and
+            the options as they were typed.
     """
 
     outputs: tuple[Setting, ...] = ()
-    after: Callable[[Any, Values], None] = lambda *_: None
-    advice: str | Advice = ""
+    after: Callable[[Any, Values], str | None] = lambda *_: None
 
 
 def door_of(verb: str) -> Door:
     """Import the door of a verb."""
     return getattr(foils, verb.replace("-", "_"))
-
-
-def _fail_where_empty(result: Any, _: Values) -> None:
-    if not result.keep.any():
-        raise FailureError("no row is kept: there is nothing to train on")
-
-
-def _fail_where_kept(result: Any, _: Values) -> None:
-    if not getattr(result, "better", True):
-        raise FailureError("no better model: the base is kept")
-
-
-def _open_report(_: Any, values: Values) -> None:
-    """Open the report of `foils demo` in a browser, where there is somebody to look at it."""
-    import webbrowser
-
-    if sys.stdout.isatty():
-        webbrowser.open((values.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
 # sentences that the program's help leaves out
@@ -132,12 +104,7 @@ def add_verb(app: App, name: str) -> None:
         with spelling({each.name: each.flag for each in settings}):
             typed = {each.name: bound[each.name] for each in settings if each.name in bound}
             check_places(settings, typed)
-            result = door(**{key: value for key, value in typed.items() if key in door.settings})
-            _finish(name, result, typed)
-            advice = DOORS[name].advice if result is not None else ""
-            advised = advice(result, typed) if callable(advice) else advice and command(advice, typed)
-            if advised:
-                say(f"next: {advised}")
+            _finish(name, door(**{key: value for key, value in typed.items() if key in door.settings}), typed)
 
     headings = list(dict.fromkeys(each.heading for each in settings))
     parameters = [_parameter(each, 1 + headings.index(each.heading)) for each in settings]
@@ -176,9 +143,8 @@ def summary(verb: str) -> str:
     homes: dict[str, list[str]] = vars(foils)["HOMES"]
     module = next(module for module, names in homes.items() if name in names)
     source = Path(foils.__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
-    functions = (node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
-    docstring = next(ast.get_docstring(each) or "" for each in functions if each.name == name)
-    return " ".join(docstring.partition("\n\n")[0].split())
+    docstring = re.search(rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")', source, re.DOTALL | re.MULTILINE)
+    return " ".join(docstring[1].split()) if docstring else ""
 
 
 def described(door: Door) -> str:
@@ -203,9 +169,9 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
         return
     verb, tables = DOORS[name], result.tables()
     to_standard_output = values.get(JSON.name) == Path(STANDARD)
-    for output in (*verb.outputs, *([] if to_standard_output else [JSON])):
+    for output in verb.outputs if to_standard_output else (*verb.outputs, JSON):
         value = values.get(output.name)
-        if value is not None and output.option.write:
+        if value is not None:
             attrgetter(output.option.write)(result)(value)
             if output.name == "output":
                 tables = [replace(tables[0], title=f"{tables[0].title} → {value}"), *tables[1:]]
@@ -216,7 +182,9 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     page = values.get("report", values.get("page"))
     if page:
         say(f"report: {page}")
-    verb.after(result, values)
+    following = verb.after(result, values)
+    if following:
+        say(f"next: {following}")
 
 
 def _parameter(setting: Setting, place: int) -> inspect.Parameter:
@@ -252,44 +220,70 @@ def _parameter(setting: Setting, place: int) -> inspect.Parameter:
 # What to type next: the command that mostly follows a verb, made from what it was given and what it wrote
 
 CARRIED = (
-    "columns", "corpus", "add_judgements", "split", "device", "query_prompt", "document_prompt",
+    "collection", "columns", "corpus", "add_judgements", "split", "device", "query_prompt", "document_prompt",
     "trust_remote_code",
 )  # fmt: skip
 """Settings that the next verb has to be given as well: how the collection is read, and how the model is used."""
 
 
-def command(template: str, typed: Values, **more: Any) -> str | None:
+def command(verb: str, typed: Values, **given: Any) -> str | None:
     """Return a command in a shell's words; None where it needs a value that is not known.
 
     Args:
-        template: the command, as `score {collection} {output} [--encoder {encoder}]`: a name in
-            braces stands for a value, or for each of several; what stands in brackets is left out
-            where its value is not known.
-        typed: the values of the verb before, by name. Where the collection goes on, so do those of
-            `CARRIED`.
-        more: further values, which stand before those that were typed.
+        verb: of the command.
+        typed: the values of the verb before, by name, of which those of `CARRIED` go on.
+        given: further values of the command, by name, in the place of those that were typed; None: not known.
     """
-    values = {**typed, **more}
-    known = {name for name, value in values.items() if value is not None and value is not False}
-    parts = [part for part in _PART.findall(template) if part[0] != "[" or {*_SLOT.findall(part)} <= known]
-    words = ["foils"]
-    for word in " ".join(part.strip("[]") for part in parts).split():
-        slots = _SLOT.findall(word)
-        if not {*slots} <= known:
+    values = {name: typed[name] for name in CARRIED if name in typed} | given
+    words = ["foils", verb]
+    for setting in settings_of_verb(verb):
+        value = values.get(setting.name)
+        flag = [] if setting.positional else ["-o" if setting.option.short == "-o" else setting.flag]
+        if value is True:
+            words += flag
+        elif value is not None and value is not False:
+            for each in several(value):
+                words += [*flag, str(each)]
+        elif setting.default is inspect.Parameter.empty:
             return None
-        for value in several(values[slots[0]]) if slots else [""]:
-            words.append(word.replace(f"{{{slots[0]}}}", str(value)) if slots else word)
-    settings = door_of(words[1]).settings
-    for name in CARRIED if "{collection}" in template else ():
-        if name in known and name in settings and settings[name].flag not in words:
-            for value in several(values[name]) if values[name] != settings[name].default else ():
-                words += [settings[name].flag] if value is True else [settings[name].flag, str(value)]
     return shlex.join(words)
 
 
-_SLOT, _PART = re.compile(r"\{(\w+)\}"), re.compile(r"\[[^]]+\]|\S+")
-SCORE = "score {collection} {output} [--encoder {encoder}]"
-TRAIN = "train {collection} {output} [--model {encoder}] -o model"
+def _then_score(_: Any, typed: Values, **given: Any) -> str | None:
+    own = {"sources": [*typed.get("sources", ()), typed["output"]], "encoder": typed.get("encoder")}
+    return command("score", typed, **{**own, **given})
+
+
+def _then_train(_: Any, typed: Values, **given: Any) -> str | None:
+    labels = typed.get("promoted", typed.get("add_judgements"))
+    own = {"source": typed.get("output"), "model": typed.get("encoder"), "add_judgements": labels, "output": "model"}
+    return command("train", typed, **{**own, **given})
+
+
+def _after_mine(result: Any, typed: Values) -> str | None:
+    if not result.keep.any():
+        raise FailureError("no row is kept: there is nothing to train on")
+    return _then_score(result, typed)
+
+
+def _after_rate(_: Any, typed: Values) -> str | None:
+    return command("select", {}, rated=typed["output"], output="train.parquet")
+
+
+def _after_study(_: Any, typed: Values) -> str | None:
+    return command("report", {}, studies=typed["output"], page="report.html")
+
+
+def _after_search(_: Any, typed: Values) -> str | None:
+    return command("evaluate", typed, run=typed["run"]) if typed.get("run") else None
+
+
+def _after_demo(_: Any, typed: Values) -> None:
+    """Open the report in a browser, where there is somebody to look at it."""
+    import webbrowser
+
+    if sys.stdout.isatty():
+        webbrowser.open((typed.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
 def _after_score(result: Any, typed: Values) -> str | None:
@@ -301,68 +295,67 @@ def _after_score(result: Any, typed: Values) -> str | None:
     if decision is None:
         return None
     if decision.tied and decision.label_next and not decision.labels:
-        template = "label {collection} {sources} --number {number} -o labels.tsv"
-        return command(template, typed, number=decision.label_next)
-    chosen = decision.source
-    names = {
-        word: word.partition("=")[0] if "=" in word else Path(word).name.split(".")[0] for word in typed["sources"]
-    }
-    source = [word for word, name in names.items() if name == chosen]
-    if chosen is not None and not source:  # random ones, which no file holds
-        return command("mine {collection} --with random -o random.parquet", typed)
-    return command("train {collection} {source} [--model {encoder}] -o model", typed, source=source)
+        asked = {"n": decision.label_next, "output": "labels.tsv"}
+        return command("label", typed, sources=typed["sources"], **asked)
+    named = [(word.partition("=")[0] if "=" in word else Path(word).name.split(".")[0]) for word in typed["sources"]]
+    words = dict(zip(named, typed["sources"], strict=True))
+    if decision.source is not None and decision.source not in words:  # random ones, which no file holds
+        return command("mine", typed, method="random", output="random.parquet")
+    return _then_train(result, typed, source=words.get(decision.source))
 
 
-def _after_label(_: Any, typed: Values) -> str | None:
+def _after_label(result: Any, typed: Values) -> str | None:
     """Decide with the labels; or read the sheet back, once it is filled in, with the same draw."""
+    sources, output = typed["sources"], typed.get("output")
     if typed.get("sheet"):
-        template = "label {collection} {sources} --answers {sheet} [--number {n}] [--seed {seed}] -o {output}"
-        return command(template, {"output": "labels.tsv", **typed})
-    return command("score {collection} {sources} --labels {output} [--encoder {encoder}]", typed)
+        same = {"n": typed.get("n"), "seed": typed.get("seed"), "output": output or "labels.tsv"}
+        return command("label", typed, sources=sources, answers=typed["sheet"], **same)
+    return output and _then_score(result, typed, sources=sources, labels=output)
 
 
 def _after_train(_: Any, typed: Values) -> str | None:
     """Compare on test with what training started from; a reranker orders what BM25 returns."""
+    output = typed["output"]
     if typed.get("reranker"):
-        template = "evaluate {collection} --model bm25 --reranker {output}"
-    else:
-        template = "evaluate {collection} --model base={model} --model tuned={output}"
-    return command(template, {"model": door_of("train").settings["model"].default, **typed}, split=None)
+        return command("evaluate", typed, systems="bm25", reranker=output, split=None)
+    base = typed.get("model", door_of("train").settings["model"].default)
+    return command("evaluate", typed, systems=[f"base={base}", f"tuned={output}"], split=None)
 
 
 def _after_tune(result: Any, typed: Values) -> str | None:
     """Search with what was tuned; a reranker orders what its first stage returns."""
     if typed.get("explain"):
         return None
+    if not result.better:
+        raise FailureError("no better model: the base is kept")
     if result.retrieves:
         return str(result.next)
     stage = typed.get("first_stage") or "bm25"
-    option = "run" if Path(stage).is_file() else "model"
-    template = f"evaluate {{collection}} --{option} {{stage}} --reranker {{output}} --rerank-depth 50"
-    return command(template, typed, stage=stage)
+    first = {"run" if Path(stage).is_file() else "systems": stage}
+    return command("evaluate", typed, **first, reranker=typed["output"], rerank_depth=50)
 
 
 DOORS: dict[str, Verb] = {
-    "describe": Verb(advice="mine {collection} -o bm25.parquet"),
+    "describe": Verb(after=lambda _, typed: command("mine", typed, output="bm25.parquet")),
     "export": Verb((RECORDS,)),
-    "score": Verb((REPORT,), advice=_after_score),
-    "mine": Verb((NEGATIVES,), _fail_where_empty, SCORE),
-    "generate": Verb((NEGATIVES,), advice=SCORE),
-    "fuse": Verb((NEGATIVES,), advice="score {collection} {sources} {output}"),
-    "filter": Verb((NEGATIVES,), advice=SCORE),
-    "score-pairs": Verb((NEGATIVES,), advice=f"{TRAIN} --loss margin-mse"),
-    "study": Verb(advice="report {output} -o report.html"),
+    "score": Verb((REPORT,), _after_score),
+    "mine": Verb((NEGATIVES,), _after_mine),
+    "generate": Verb((NEGATIVES,), _then_score),
+    "fuse": Verb((NEGATIVES,), _then_score),
+    "filter": Verb((NEGATIVES,), _then_score),
+    "score-pairs": Verb((NEGATIVES,), lambda result, typed: _then_train(result, typed, loss="margin-mse")),
+    "study": Verb(after=_after_study),
     "report": Verb((PAGE,)),
-    "demo": Verb(after=_open_report),
-    "rate": Verb((NEGATIVES,), advice="select {output} -o train.parquet"),
-    "label": Verb(advice=_after_label),
-    "relabel": Verb((NEGATIVES, PROMOTED), advice=f"{TRAIN} [--add-judgements {{promoted}}]"),
-    "select": Verb((NEGATIVES,), advice=TRAIN),
+    "demo": Verb(after=_after_demo),
+    "rate": Verb((NEGATIVES,), _after_rate),
+    "label": Verb(after=_after_label),
+    "relabel": Verb((NEGATIVES, PROMOTED), _then_train),
+    "select": Verb((NEGATIVES,), _then_train),
     "evaluate": Verb(),
     "batch": Verb((PLAN,)),
-    "search": Verb(advice="evaluate {collection} --run {run}"),
-    "train": Verb(advice=_after_train),
-    "tune": Verb(after=_fail_where_kept, advice=_after_tune),
+    "search": Verb(after=_after_search),
+    "train": Verb(after=_after_train),
+    "tune": Verb(after=_after_tune),
     "merge": Verb(),
     "cache": Verb(),
 }
@@ -461,10 +454,8 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     return EXIT_INPUT if bare else 0
 
 
-def _missing(verb: str, argument: Argument | None) -> str:
+def _missing(verb: str, argument: Any) -> str:
     """Say which argument or option of a verb is missing, and what it is."""
-    if argument is None:
-        return f"foils {verb} needs another argument"
     name, option = argument.name, argument.parameter
     value = f" {option.metavar}" if option.metavar and name.startswith("-") else ""
     return f"foils {verb} needs {name}{value}, which is missing. {option.help or ''}".strip()
@@ -487,16 +478,9 @@ def standard_joined(arguments: Sequence[str]) -> list[str]:
 @contextmanager
 def messages() -> Iterator[None]:
     """Print what the library logs, from INFO on, to stderr; each message once."""
-    logger, handler, printed = logging.getLogger("foils"), logging.Handler(), set[str]()
-
-    def emit(record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if message not in printed:
-            printed.add(message)
-            say(message)
-
-    handler.emit = emit  # type: ignore[method-assign]
-    level = logger.level
+    logger, handler = logging.getLogger("foils"), logging.Handler()
+    level, say_once = logger.level, functools.cache(say)
+    handler.emit = lambda record: say_once(record.getMessage())  # type: ignore[method-assign]
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
