@@ -20,7 +20,7 @@ def test_help_lists_the_verbs(foils):
     assert ended.status == 0
     assert "Usage: foils VERB" in ended.out
     for verb in VERBS:
-        assert re.search(rf"^  {verb} +\w", ended.out, re.MULTILINE), verb
+        assert re.search(rf"^│ {verb} +\w", ended.out, re.MULTILINE), verb
     assert foils("-h").out == ended.out
 
 

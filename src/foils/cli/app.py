@@ -11,12 +11,11 @@ import logging
 import os
 import re
 import shlex
-import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_origin
@@ -79,7 +78,10 @@ def door_of(verb: str) -> Door:
 
 # sentences that the program's help leaves out
 _OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")
-_QUIET: Any = {
+_PROGRAM: Any = {
+    "name": "foils",
+    "help_format": "plaintext",
+    "help_flags": ["--help", "-h"],
     "result_action": "return_value",
     "exit_on_error": False,
     "print_error": False,
@@ -89,7 +91,7 @@ _QUIET: Any = {
 
 def program(*verbs: str) -> App:
     """Return the program with these verbs, or with all."""
-    app = App(name="foils", help_format="plaintext", help_flags=["--help", "-h"], version_flags=[], **_QUIET)
+    app = App(version_flags=[], **_PROGRAM)
     for name in verbs or DOORS:
         add_verb(app, name)
     return app
@@ -369,11 +371,6 @@ PURPOSE = (
     "Hard negatives for retrievers and rerankers: mine them, decide before any training which to train on, and measure "
     "whether it helped."
 )
-OPTIONS = {
-    "-h, --help": "Show this help; foils VERB --help shows a verb's.",
-    "--version": "Print the version.",
-    "--install-completion": "Let the shell that runs complete verbs and options.",
-}
 
 
 class UsageError(InputError):
@@ -400,17 +397,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         if first in DOORS:
             return _run_verb(first, arguments)
-        if first in ("", "-h", "--help"):
-            print(overview())
+        if first in ("", "-h", "--help", "--version", "--install-completion"):
+            overview()([first or "--help"])
             return 0 if first else EXIT_INPUT
-        if first == "--install-completion":
-            print(f"completion of foils is installed in {program().install_completion()}; start a new shell to use it")
-            return 0
-        if first == "--version":
-            from importlib.metadata import version
-
-            print(f"foils {version('foils')}")
-            return 0
         if first.startswith("-"):
             raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
         raise UsageError(str(UnknownNameError("verb", first, DOORS)))
@@ -466,12 +455,10 @@ def standard_joined(arguments: Sequence[str]) -> list[str]:
 
     Cyclopts takes it for an option.
     """
-    words: list[str] = []
-    for argument in arguments:
-        if argument == STANDARD and words and words[-1].startswith("--"):
-            words[-1] = f"{words[-1]}={STANDARD}"
-        else:
-            words.append(argument)
+    words = list(arguments)
+    for place in range(len(words) - 1, 0, -1):
+        if words[place] == STANDARD and words[place - 1].startswith("--"):
+            words[place - 1 : place + 1] = [f"{words[place - 1]}={STANDARD}"]
     return words
 
 
@@ -490,13 +477,21 @@ def messages() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def overview() -> str:
-    """Return the help of the program, as wide as the terminal."""
-    width = min(shutil.get_terminal_size().columns, 120)
-    parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
-    for title, rows in (("Verbs:", {verb: summary(verb) for verb in DOORS}), ("Options:", OPTIONS)):
-        first = max(map(len, rows)) + 4
-        lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}
-        aligned = [f"  {name}".ljust(first) + ("\n" + " " * first).join(text) for name, text in lines.items()]
-        parts += [title, *aligned, ""]
-    return "\n".join([*parts, "Start with: foils demo"])
+def overview() -> App:
+    """Return the program as its help shows it: with the summaries of its verbs, for which no door is imported."""
+    app = App(
+        help=PURPOSE,
+        usage="Usage: foils VERB [ARGUMENTS] [OPTIONS]",
+        help_epilogue="Start with: foils demo",
+        version=lambda: f"foils {version('foils')}",
+        group_commands="Options",
+        **_PROGRAM,
+    )
+    for place, verb in enumerate(DOORS):
+        app.command(print, name=verb, help=summary(verb), group="Verbs", sort_key=place)
+
+    @app.command(name="--install-completion", help="Let the shell that runs complete verbs and options.")
+    def install() -> None:
+        print(f"completion of foils is installed in {program().install_completion()}; start a new shell to use it")
+
+    return app
