@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest.mock import patch
+
+from foils.llm import LLMSettings
 
 
 class Reply:
@@ -96,13 +99,27 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
+def hurried(*, pause: float = 0.01, timeout: float = 60.0, retries: int = 3, patience: int = 20) -> Iterator[None]:
+    """Be less patient with servers for the time of the context."""
+    with patch.multiple("foils.llm.asking", PAUSE=pause, TIMEOUT=timeout, RETRIES=retries, PATIENCE=patience):
+        yield
+
+
+@contextmanager
 def serving(answer: Callable[[int, dict[str, Any]], Reply]) -> Iterator[Server]:
-    """Run a server for the time of the context."""
+    """Run a server for the time of the context, in which it is not waited for long."""
     server = Server(answer)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield server
+        with hurried():
+            yield server
     finally:
         server.shutdown()
         server.server_close()
+
+
+def language_model(server: Server | str | None = None, name: str = "m", **settings: Any) -> LLMSettings:
+    """A model of a server, or of an address."""
+    url = server.url if isinstance(server, Server) else server
+    return LLMSettings(llm_model=name, base_url=url, **settings)

@@ -27,7 +27,6 @@ from fakes import HashingEncoder
 from foils.cli.app import DOORS, door_of
 from foils.data import Negatives, Run
 from foils.data.read import OPENERS
-from foils.llm import Client
 from foils.runtime.files import write_json
 from foils.runtime.results import Result
 from llm_server import Reply, serving
@@ -163,8 +162,6 @@ def as_objects(verb: str, given: dict[str, Any]) -> dict[str, Any]:
     given = {name: made[name](value) if name in made else value for name, value in given.items()}
     if verb == "search":
         given |= {"model": HashingEncoder(), "run": Path(given["run"])}
-    if verb == "generate":
-        given["llm_model"] = Client("m", given.pop("base_url"))
     if verb == "evaluate" and "run" in given:
         systems = {"a": HashingEncoder(), "first": Run.read(given.pop("run")), "first + short": Reranker()}
         given |= {"systems": systems, "reranker": None}

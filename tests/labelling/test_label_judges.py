@@ -12,10 +12,10 @@ from label_world import counts_of, oracle, relevant, source, world
 
 from foils import label
 from foils.labelling.doors import Labelled, LabelSheet, Pair, ask_program, judged_by, pairs_of
-from foils.llm import Client, RelevanceQuestions
+from foils.llm import RelevanceQuestions
 from foils.rating import PointwiseJudge
 from foils.runtime.errors import FormatError, InputError
-from llm_server import Reply, serving
+from llm_server import Reply, language_model, serving
 
 PAIRS = [Pair("a b", "a b c", "a b"), Pair("a b", "a b", "c d"), Pair("a b", "", "a b")]
 
@@ -45,7 +45,7 @@ def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> 
         return Reply("perhaps" if number == 0 else 'I say {"relevance": 0.5}')
 
     with serving(answer) as server:
-        client = Client("m", server.url, concurrency=1)
+        client = language_model(server, concurrency=1)
         judge = PointwiseJudge(RelevanceQuestions(client, tmp_path / "log"))
         assert judged_by(judge, PAIRS) == [True, False, True]
         seen = len(server.seen)
@@ -138,7 +138,7 @@ def test_a_program_is_asked_once(tmp_path: Path) -> None:
             {"ask": "me"},
             "unknown judge 'me'; expected one of: bi-encoder, cross-encoder, llm",
         ),
-        ({"ask": "llm"}, "llm needs the model's name"),
+        ({"ask": "llm"}, "no model; name one"),
         ({"ask": "cross-encoder"}, "cross-encoder needs its model"),
         (
             {"ask": oracle, "encoder": "y"},

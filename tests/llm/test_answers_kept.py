@@ -8,12 +8,10 @@ import pytest
 
 from foils.llm import (
     AnswerStore,
-    Client,
     Form,
     NoAnswerError,
     Questions,
     Request,
-    Sampling,
     Template,
     announce,
     ask_missing,
@@ -22,23 +20,23 @@ from foils.llm import (
 from foils.llm.asking import NAME
 from foils.llm.questions import STARTS, json_values, without_thoughts
 from foils.runtime.errors import FailureError, FormatError, InputError
-from llm_server import Reply, serving
+from llm_server import Reply, hurried, language_model, serving
 from refusals import refused
 
 
 async def serve(session, text: str):
     try:
-        return {"text": await session.answer(Request(text, Sampling())), "failure": None}
+        return {"text": await session.answer(Request(text)), "failure": None}
     except NoAnswerError as error:
         return {"text": None, "failure": str(error)}
 
 
-def ask(answer, log, texts, **settings):
+def ask(answer, log, texts, *, patience=20):
     """Ask about texts, whose first letters are their keys."""
-    with serving(answer) as server:
-        client = Client("m", server.url, concurrency=1, retries=0, **settings)
+    with serving(answer) as server, hurried(retries=0, patience=patience):
+        llm = language_model(server, concurrency=1)
         records = {text[0]: text for text in texts}
-        found = ask_missing(client, AnswerStore(log), records, serve, count=lambda *_: None, task="", unit="questions")
+        found = ask_missing(llm, AnswerStore(log), records, serve, count=lambda *_: None, task="", unit="questions")
     return {key: record["text"] for key, record in found.items()}, server
 
 
@@ -160,9 +158,9 @@ def test_costs_are_said_before_the_first_request(tmp_path, caplog):
     prompts = [name + "123 4567 89ab cdef " * 100 for name in "abca"]
     form = Form("word", "Answer in JSON.", str, {"type": "string"})
     with serving(lambda number, _: Reply('{"word": "yes"}')) as server:
-        client = Client("m", server.url, price=(1000.0, 2000.0))
-        questions = Questions(client, tmp_path, form, Template("{query}", "own"))
-        announce([(client, questions.cost(prompts))])
+        llm = language_model(server, price=(1000.0, 2000.0))
+        questions = Questions(llm, tmp_path, form, Template("{query}", "own"))
+        announce([(llm, questions.cost(prompts))])
         assert server.seen == []
         assert questions.ask(prompts) == ["yes"] * 4
     assert "3 questions, about 1,425 prompt tokens and 36 completion tokens; cost: 1.50" in caplog.text

@@ -7,21 +7,21 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from foils.llm import AnswerStore, Client, LLMSettings, NoAnswerError, Request, Sampling, Usage, ask_missing
+from foils.llm import AnswerStore, LLMSettings, NoAnswerError, Request, Usage, ask_missing
 from foils.llm.asking import parsed_price
 from foils.runtime.errors import FailureError, InputError
-from llm_server import Reply, serving
+from llm_server import Reply, hurried, language_model, serving
 from refusals import refused
 
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 GOOD = Reply("yes")
-PLAIN = Sampling(0.0)
+OF_PATIENCE = ("pause", "timeout", "retries", "patience")
 
 
 async def serve(session, record: str):
     text = failure = None
     try:
-        text = await session.answer(Request(record, Sampling(0.25, None, 5), schema=SCHEMA))
+        text = await session.answer(Request(record, 5, schema=SCHEMA))
     except NoAnswerError as error:
         failure = str(error)
     return {"text": text, "failure": failure, **session.usage.as_record()}
@@ -31,21 +31,18 @@ def good(number: int, asked: dict) -> Reply:
     return GOOD
 
 
-def client(server, **settings) -> Client:
-    return Client("m", server.url, **{"pause": 0.01, "timeout": 60.0, "retries": 3, **settings})
-
-
-def asked(client, records, serve=serve):
+def asked(llm, records, serve=serve):
     """What each record came to; nothing of it is kept."""
     with TemporaryDirectory() as folder:
         named = {record: record for record in records}
-        return ask_missing(client, AnswerStore(folder), named, serve, count=lambda *_: None, task="", unit="")
+        return ask_missing(llm, AnswerStore(folder), named, serve, count=lambda *_: None, task="", unit="")
 
 
 def ask(answer, records, *, serve=serve, **settings):
     """What each record came to, and the server."""
-    with serving(answer) as server:
-        return asked(client(server, **settings), records, serve), server
+    patience = {name: settings.pop(name) for name in OF_PATIENCE if name in settings}
+    with serving(answer) as server, hurried(**patience):
+        return asked(language_model(server, **settings), records, serve), server
 
 
 def test_every_record_is_served_and_counted():
@@ -118,7 +115,7 @@ def test_a_schema_is_asked_for_unless_the_server_knows_none():
         assert ["response_format" in request for request in server.seen] == [True, False, False]
 
     async def plain(session, record):
-        return {"text": await session.answer(Request(record, PLAIN)), "failure": None}
+        return {"text": await session.answer(Request(record)), "failure": None}
 
     _, server = ask(good, ["a"], serve=plain)
     assert "response_format" not in server.seen[0]
@@ -136,9 +133,9 @@ def test_what_a_server_does_not_know_is_left_out(unknown, status):
         return GOOD
 
     async def asks(session, record):
-        return {"text": await session.answer(Request(record, Sampling(0.5, 9, 11), schema=SCHEMA)), "failure": None}
+        return {"text": await session.answer(Request(record, 11, schema=SCHEMA)), "failure": None}
 
-    found, server = ask(answer, ["a", "b"], serve=asks, concurrency=1)
+    found, server = ask(answer, ["a", "b"], serve=asks, concurrency=1, llm_temperature=0.5, max_tokens=9)
     first = server.seen[0]
     assert (first["model"], first["temperature"], first["seed"], first["max_tokens"]) == ("m", 0.5, 11, 9)
     assert [served["text"] for served in found.values()] == ["yes", "yes"]
@@ -168,8 +165,8 @@ def test_the_key_is_sent_and_never_told(monkeypatch):
     monkeypatch.setenv("MY_KEY", "stop")  # a word of the reason itself
     found, _ = ask(lambda *_: Reply(""), ["a"], key_variable="MY_KEY")
     assert found["a"]["failure"] == "an empty answer (finish reason ***)"
-    assert Client("m", "http://me:word@host:1/v1").describe() == {"model": "m", "server": "http://host:1/v1"}
-    assert Client("m").describe() == {"model": "m", "server": None}
+    assert language_model("http://me:word@host:1/v1").describe() == {"model": "m", "server": "http://host:1/v1"}
+    assert language_model().describe() == {"model": "m", "server": None}
 
 
 def test_a_servers_words_cannot_move_the_cursor():
@@ -196,18 +193,18 @@ def test_a_key_that_no_request_can_carry_is_refused(monkeypatch, key):
 
 def test_the_identity_is_of_what_answers_and_of_nothing_else(monkeypatch):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    here = Client("m", "http://host:1/v1")
-    how = {"key_variable": "K", "concurrency": 2, "timeout": 9.0, "retries": 0, "patience": 3}
-    assert Client("m", "http://me:word@HOST:1/v1/", **how).identity == here.identity
+    here = language_model("http://host:1/v1")
+    how = {"key_variable": "K", "concurrency": 2}
+    assert language_model("http://me:word@HOST:1/v1/", **how).identity == here.identity
     others = [
-        Client("n", "http://host:1/v1"), Client("m", "http://other:1/v1"), Client("m", "https://host:1/v1"),
-        Client("m", "http://host:1/v2"), Client("m"),
+        language_model("http://host:1/v1", "n"), language_model("http://other:1/v1"), language_model("https://host:1/v1"),
+        language_model("http://host:1/v2"), language_model(),
     ]  # fmt: skip
-    assert Client("m", "http://host:2/v1").identity == here.identity, "a server that is started at another port"
+    assert language_model("http://host:2/v1").identity == here.identity, "a server that is started at another port"
     assert len({client.identity for client in [here, *others]}) == len(others) + 1
     monkeypatch.setenv("OPENAI_BASE_URL", "http://host:1/v1")
-    assert Client("m").identity == here.identity, "where the openai package looks for the address"
-    assert Client("m").describe() == here.describe() == {"model": "m", "server": "http://host:1/v1"}
+    assert language_model().identity == here.identity, "where the openai package looks for the address"
+    assert language_model().describe() == here.describe() == {"model": "m", "server": "http://host:1/v1"}
 
 
 def test_an_unknown_model_and_a_dead_server_end_the_run():
@@ -224,13 +221,12 @@ def test_a_server_that_nothing_connects_to_is_said_at_once(address):
     with serving(good) as server:
         url = address.format(port=server.server_port)
     with pytest.raises(FailureError, match=r"no connection to http://[^ ]+ .*base_url"):
-        asked(Client("m", url, pause=0.0), "abc")
+        asked(language_model(url), "abc")
 
 
 def test_a_server_that_answered_before_may_be_away_for_a_while(monkeypatch):
     """Its address is right: a connection that is refused later is asked for again."""
     with serving(good) as server:
-        port = server.server_port
 
         async def away_once(session, record):
             if record == "b":
@@ -238,8 +234,8 @@ def test_a_server_that_answered_before_may_be_away_for_a_while(monkeypatch):
                 server.server_close()
             return await serve(session, record)
 
-        here = Client("m", f"http://127.0.0.1:{port}/v1", pause=0.0, retries=1, concurrency=1)
-        found = asked(here, "ab", away_once)
+        with hurried(retries=1):
+            found = asked(language_model(server, concurrency=1), "ab", away_once)
     assert (found["a"]["text"], found["b"]["failure"]) == ("yes", "no connection")
 
 
@@ -277,7 +273,7 @@ SHAPES = {
 def test_a_completion_of_another_shape_is_a_failed_record(shape, first_token):
     async def asks(session, record):
         try:
-            return {"text": await session.answer(Request(record, PLAIN, first_token=first_token)), "failure": None}
+            return {"text": await session.answer(Request(record, first_token=first_token)), "failure": None}
         except NoAnswerError as error:
             return {"text": None, "failure": str(error)}
 
@@ -313,19 +309,15 @@ def test_it_works_inside_a_running_loop():
 
 
 def test_refused_settings():
-    for bad in ({"concurrency": 0}, {"retries": -1}, {"timeout": 0}, {"patience": 0}):
-        refused("at least", Client, "m", **bad)
+    refused("at least", language_model, concurrency=0)
     for address in ("http://localhost:99999/v1", "http://[::1/v1", "localhost:8000/v1", "ftp://host/v1", "http:///v1"):
-        refused("no address", Client, "m", address)
+        refused("no address", language_model(address).check_askable)
 
 
-def test_settings_make_the_client(small):
-    expected = Client("m", "http://h/v1", concurrency=2)
-    assert LLMSettings(llm_model="m", base_url="http://h/v1", concurrency=2).client() == expected
-    assert LLMSettings(llm_model=expected).client() is expected
+def test_answers_are_kept_by_collection_and_a_model_is_named(small):
     assert small.digest[:16] in LLMSettings().folder(small).parts
     with pytest.raises(InputError, match="no model"):
-        LLMSettings().client()
+        LLMSettings().check_askable()
 
 
 def test_prices():

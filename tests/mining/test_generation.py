@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 import foils
 from foils.data.negatives import Negatives
-from foils.llm import Client, Usage
+from foils.llm import Usage
 from foils.mining.generation import (
     PROMPTS,
     WritingSettings,
@@ -21,7 +20,7 @@ from foils.mining.generation import (
     validated,
 )  # fmt: skip
 from foils.runtime.errors import FailureError, FormatError
-from llm_server import Reply, serving
+from llm_server import Reply, hurried, serving
 from refusals import refused
 
 
@@ -31,20 +30,17 @@ def good(number: int, asked: dict) -> Reply:
     return Reply(json.dumps({"negatives": [f"passage {at} about {tag}" for at in range(3)]}))
 
 
-def client(server, **settings) -> Client:
-    return Client("m", server.url, **{"pause": 0.01, "timeout": 60.0, "retries": 3, **settings})
-
-
 @pytest.fixture
 def asked(small, monkeypatch):
-    """Mining by one server, whose answers change from call to call; `of_client` are settings of the client."""
+    """Mining by one server, whose answers change from call to call; `patience` is that with the server."""
     with serving(good) as server:
 
-        def mined(answer, place, *, of_client=None, **settings):
+        def mined(answer, place, *, patience=None, **settings):
             server.answer, server.seen, server.keys = answer, [], []
             monkeypatch.setenv("FOILS_CACHE", str(place))
-            model = client(server, **(of_client or {}))
-            return foils.generate(small, llm_model=model, **{"top": 3, **settings}), server
+            model = {"llm_model": "m", "base_url": server.url}
+            with hurried(**(patience or {})):
+                return foils.generate(small, **{"top": 3, **model, **settings}), server
 
         yield mined
 
@@ -78,7 +74,7 @@ def test_rows_are_texts_of_their_own(small, asked, tmp_path):
     ],
 )
 def test_a_failure_is_recorded_as_one_and_asked_for_again(asked, tmp_path, bad, reason):
-    settings = {"of_client": {"concurrency": 1, "retries": 1}, "limit": 1}
+    settings = {"patience": {"retries": 1}, "concurrency": 1, "limit": 1}
     found, _ = asked(lambda *_: bad, tmp_path, **settings)
     assert (found.answered, len(found)) == (0, 0)
     ((said, count),) = found.failed.items()
@@ -97,7 +93,7 @@ def test_missing_negatives_are_asked_for_again_and_named(small, asked, tmp_path)
     found, server = asked(
         lambda number, _: Reply(json.dumps({"negatives": replies[number]})),
         tmp_path,
-        of_client={"concurrency": 1},
+        concurrency=1,
         limit=1,
     )
     assert found.table["text"].to_pylist() == ["one passage", "second passage", "third passage"]
@@ -133,8 +129,8 @@ def test_the_order_is_the_splits(asked, tmp_path):
         reply.stall = 0.3 if number == 0 else 0.05
         return reply
 
-    one, _ = asked(answer, tmp_path / "a", of_client={"concurrency": 3})
-    two, _ = asked(good, tmp_path / "b", of_client={"concurrency": 1})
+    one, _ = asked(answer, tmp_path / "a", concurrency=3)
+    two, _ = asked(good, tmp_path / "b", concurrency=1)
     assert one.table.drop_columns("score").equals(two.table.drop_columns("score"))
 
 
@@ -143,7 +139,7 @@ def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(ask
     def answer(number, request):
         return Reply(hang_up=True) if number >= killed else good(number, request)
 
-    settings = {"of_client": {"concurrency": 1, "retries": 0, "patience": 1}}
+    settings = {"patience": {"retries": 0, "patience": 1}, "concurrency": 1}
     whole, _ = asked(good, tmp_path / "w", **settings)
     whole.write(tmp_path / "a.parquet")
     with pytest.raises(FailureError, match="1 records in a row"):
@@ -170,10 +166,9 @@ def test_each_server_answers_for_itself(small, tmp_path, monkeypatch):
     says = [lambda *_, at=at: Reply(json.dumps({"negatives": [f"a passage by server {at}"]})) for at in range(2)]
     with serving(says[0]) as one, serving(says[1]) as two:
         for server in (one, two):
-            away = client(server)
-            if server is two:  # a port of one host is no other server
-                away = replace(away, base_url=server.url.replace("127.0.0.1", "localhost"))
-            mined = foils.generate(small, llm_model=away, top=1, limit=1)
+            # a port of one host is no other server
+            away = server.url.replace("127.0.0.1", "localhost") if server is two else server.url
+            mined = foils.generate(small, llm_model="m", base_url=away, top=1, limit=1)
             assert mined.table["text"].to_pylist() == [f"a passage by server {int(server is two)}"]
         assert ["response_format" in request for request in (*one.seen, *two.seen)] == [True, True]
 

@@ -10,7 +10,6 @@ from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, ndtr
 
 from foils.data import Collection, Negatives
-from foils.llm import Client
 from foils.rating import (
     BiEncoderJudge,
     Candidates,
@@ -27,7 +26,7 @@ from foils.rating.fitting import fitted_offsets
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from judging import LetterEncoder, NumberJudge, letters, listed, numbers, rate_negatives
-from llm_server import Reply, serving
+from llm_server import Reply, language_model, serving
 
 
 class NumbersBetween(NumberJudge):
@@ -189,11 +188,11 @@ def test_a_language_model_sees_both_queries_in_both_orders_and_nothing_twice(tmp
         return Reply(json.dumps({"preference": float(expit(float(first) - float(second))) * 0.9 + 0.1}))
 
     with serving(answer) as server:
-        judge = LLMJudge(Client("m", server.url, pause=0.01), tmp_path)
+        judge = LLMJudge(language_model(server), tmp_path)
         found = answers_between([judge], candidates, np.array([1]), np.array([2]))
         np.testing.assert_allclose(found, 0.9 * (expit(1.0) - 0.5) + 0.5)
         shown = {BETWEEN.search(one["messages"][0]["content"]).groups() for one in server.seen}
         assert shown == {("query 0", "1.0", "query 1", "0.0"), ("query 1", "0.0", "query 0", "1.0")}
-        again = LLMJudge(Client("m", server.url, pause=0.01), tmp_path)
+        again = LLMJudge(language_model(server), tmp_path)
         np.testing.assert_array_equal(answers_between([again], candidates, np.array([1]), np.array([2])), found)
         assert len(server.seen) == 2

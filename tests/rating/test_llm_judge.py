@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from foils.llm import AnswerStore, Client, Purse, Sampling, Template
+from foils.llm import AnswerStore, Purse, Template
 from foils.rating import Candidates, ListJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask, thurstone
 from foils.rating.judges import FORMS, _named_first
 from foils.runtime.errors import FailureError
 from judging import letters
-from llm_server import Reply, serving
+from llm_server import Reply, hurried, language_model, serving
 from refusals import refused
 
 UNREAD = 'an answer in which "preference" cannot be read'
@@ -42,8 +42,7 @@ def records(folder) -> list[dict]:
 
 
 def judge(server, place, question=None, *, model="m", **settings) -> LLMJudge:
-    more = {"pause": 0.01, "timeout": 60.0, "retries": 2, **settings}
-    return LLMJudge(Client(model, server.url, **more), place, question)
+    return LLMJudge(language_model(server, model, **settings), place, question)
 
 
 def test_both_orders_are_asked_and_the_position_bias_is_measured(tmp_path):
@@ -149,12 +148,12 @@ def test_answers_are_read_and_never_guessed(said, expected):
 
 def test_texts_are_no_slots_and_are_cut_where_asked(tmp_path):
     template = Template("Q {query} A {first} B {second}", "own")
-    questions = LLMJudge(Client("m"), tmp_path, QuestionSettings(question=template, domain="law")).questions
+    questions = LLMJudge(language_model(), tmp_path, QuestionSettings(question=template, domain="law")).questions
     prompt = questions.prompt(query="{first} {domain}", first="{second} and", second="x" * 7000)
     bare = re.sub(r"</?(\w+)-\w+>\n?", "", prompt)
     assert bare.startswith("Q {first} {domain}\n A {second} and\n B " + "x" * 6000 + "\n\n")
     assert prompt.rstrip().endswith(FORMS["preference"].words)
-    prompt = LLMJudge(Client("m"), tmp_path, QuestionSettings(domain="law")).questions.prompt(
+    prompt = LLMJudge(language_model(), tmp_path, QuestionSettings(domain="law")).questions.prompt(
         query="q", first="a", second="b"
     )
     assert "{answer}" not in prompt
@@ -164,23 +163,24 @@ def test_texts_are_no_slots_and_are_cut_where_asked(tmp_path):
 def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
     file = tmp_path / "mine-3.txt"
     file.write_text("{query} {first} {second} {answer}")
-    named = LLMJudge(Client("m"), tmp_path, QuestionSettings(question=file)).questions
+    named = LLMJudge(language_model(), tmp_path, QuestionSettings(question=file)).questions
     assert named.described["prompt"] == "mine-3"
     ways = [{"question": QuestionSettings(**each)} for each in (
         {}, {"question": file}, {"domain": "law"}, {"answer": "token"},
     )]  # fmt: skip
-    ways += [{"sampling": Sampling(**each)} for each in ({"temperature": 1.0}, {"seed": 1}, {"max_tokens": 9})]
-    client = Client("m", "http://127.0.0.1:1/v1")
-    assert len({LLMJudge(client, tmp_path, **way).fingerprint for way in ways}) == len(ways)
-    clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.2:1/v1"), Client("m")]
-    assert len({LLMJudge(each, tmp_path).fingerprint for each in clients}) == len(clients)
-    again = Client("m", "http://127.0.0.1:2/v1")
-    assert LLMJudge(again, tmp_path).fingerprint == LLMJudge(client, tmp_path).fingerprint, "started at another port"
+    address = "http://127.0.0.1:1/v1"
+    prints = {LLMJudge(language_model(address), tmp_path, **way).fingerprint for way in ways}
+    assert len(prints) == len(ways)
+    models = [language_model(address, **each) for each in ({"llm_temperature": 1.0}, {"max_tokens": 9}, {"name": "n"})]
+    models += [language_model("http://127.0.0.2:1/v1"), language_model()]
+    assert len(prints | {LLMJudge(each, tmp_path).fingerprint for each in models}) == len(ways) + len(models)
+    again = language_model("http://127.0.0.1:2/v1")
+    assert LLMJudge(again, tmp_path).fingerprint in prints, "started at another port"
 
 
 def test_answers_that_were_kept_before_are_found(tmp_path):
     """Regression value of our own: another fingerprint asks, and pays, for everything again."""
-    assert LLMJudge(Client("m", "http://127.0.0.1/v1"), tmp_path).fingerprint == "74c2c23dc70fc2c75d0fdd1f27db3944"
+    assert LLMJudge(language_model("http://127.0.0.1/v1"), tmp_path).fingerprint == "74c2c23dc70fc2c75d0fdd1f27db3944"
 
 
 def test_one_token_is_read_by_its_log_probabilities(tmp_path):
@@ -249,7 +249,7 @@ def orders(number: int, asked: dict, *, bias: float = 0.0) -> Reply:
 
 
 def listwise(server, place, **question) -> ListJudge:
-    return ListJudge(Client("m", server.url, pause=0.01), place, QuestionSettings(answer="order", **question))
+    return ListJudge(language_model(server), place, QuestionSettings(answer="order", **question))
 
 
 @pytest.mark.parametrize("sizes", [(4, 3), (20,), (47,)])
@@ -327,14 +327,16 @@ def test_an_order_that_names_half_of_the_passages_is_read(said, order):
 def test_a_failed_order_is_no_vote_and_an_odd_number_of_orders_is_refused(tmp_path):
     candidates, pairs = letters((3,)), all_pairs([3])
     with serving(lambda number, asked: orders(number, asked) if number else Reply(status=500)) as server:
-        asked = ListJudge(Client("m", server.url, retries=0, concurrency=1), tmp_path, QuestionSettings(answer="order"))
+        asked = ListJudge(language_model(server, concurrency=1), tmp_path, QuestionSettings(answer="order"))
         found = ask(asked, candidates, pairs)
     np.testing.assert_array_equal(found.preference, [0, 0, 0])
-    refused("orders 3; expected an even", ListJudge, Client("m"), tmp_path, QuestionSettings(answer="order", orders=3))
+    refused(
+        "orders 3; expected an even", ListJudge, language_model(), tmp_path, QuestionSettings(answer="order", orders=3)
+    )
 
 
-def test_a_bound_of_costs_needs_prices():
-    refused("max_cost 3 without a price", Client, "m", max_cost=3)
+def test_a_bound_of_costs_needs_prices(tmp_path):
+    refused("max_cost 3.0 without a price", LLMJudge, language_model(max_cost=3), tmp_path)
 
 
 def test_a_run_stops_at_its_cost_and_goes_on_with_more(tmp_path):
@@ -362,7 +364,7 @@ def test_two_judges_share_one_purse(tmp_path):
         purse = Purse(0.3)
         paid = {"price": (10.0, 0.0), "concurrency": 1}
         judges = [
-            LLMJudge(Client(model, server.url, **paid), tmp_path, purse=purse) for model in ("one", "two", "three")
+            LLMJudge(language_model(server, model, **paid), tmp_path, purse=purse) for model in ("one", "two", "three")
         ]
         ask(judges[0], candidates, pairs)
         with pytest.raises(FailureError, match=r"cost 0\.31, more than"):
@@ -402,8 +404,8 @@ def test_answers_and_thoughts_whose_tokens_a_server_does_not_count_are_paid_for(
 def test_requests_that_brought_nothing_are_paid_for(tmp_path, bad):
     """Each failure costs its prompt: the bound stops a run of which no answer counts tokens."""
     candidates, pairs = letters((5,)), all_pairs([5])
-    with serving(lambda *_: bad) as server:
-        bounded = judge(server, tmp_path, price=(1000.0, 0.0), max_cost=0.01, concurrency=1, retries=0, timeout=0.5)
+    with serving(lambda *_: bad) as server, hurried(retries=0, timeout=0.5):
+        bounded = judge(server, tmp_path, price=(1000.0, 0.0), max_cost=0.01, concurrency=1)
         with pytest.raises(FailureError, match="more than"):
             ask(bounded, candidates, pairs)
         assert len(server.seen) <= 2

@@ -12,7 +12,7 @@ import foils
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.encode.vectors import AT_128
-from foils.llm import Client, LLMSettings
+from foils.llm import LLMSettings
 from foils.rating import QuestionSettings
 from foils.rating.judges import HEEDED, JudgeSettings, Opening, open_judge
 from foils.runtime.errors import FailureError, InputError
@@ -185,7 +185,7 @@ def test_a_device_reaches_a_bi_encoder_however_it_is_named(folder, monkeypatch, 
         ("--temperature 1", "--temperature 1.0: no effect with"),
         ("--judge cross-encoder", "cross-encoder needs its model"),
         ("--judge cross-encoder:/nowhere", "no such folder"),
-        ("--judge llm", "the model's name"),
+        ("--judge llm", "no model; name one"),
         ("--judge llm:m --question /nowhere.txt", "nowhere.txt"),
         ("--judge llm:m,base_ur=x", "Did you mean 'base_url'"),
         ("--judge llm:m,temperature=-1", "at least 0"),
@@ -245,12 +245,12 @@ def test_the_bound_is_on_all_judges_together_those_between_queries_too(folder, c
         assert spent(folder) == pytest.approx({"a": 0.48, "b": 0.48, "c": 0.06})
 
 
-def test_the_bound_of_one_client_is_on_all_judges_that_use_it(folder):
+def test_the_bound_is_on_all_judges_together(folder):
     with serving(priced) as server:
-        client = Client("m", server.url, price=(10.0, 0.0), max_cost=0.6, concurrency=1)
+        llm = {"llm_model": "m", "base_url": server.url, "price": (10.0, 0.0), "max_cost": 0.6, "concurrency": 1}
         judges = ["llm", "llm,temperature=0.5", "llm,temperature=0.7"]
         with pytest.raises(FailureError, match=r"more than max_cost 0\.6"):
-            foils.rate(folder, folder / "negatives.parquet", judge=judges, llm_model=client, degree=2)
+            foils.rate(folder, folder / "negatives.parquet", judge=judges, **llm, degree=2)
         assert len(server.seen) == 61
 
 

@@ -25,7 +25,7 @@ from foils.data.records import DELIMITERS
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tables import Provenance, codes, column_or_nulls, provenance
 from foils.encode.vectors import AT_128, EncodingSettings
-from foils.llm import LLMSettings, Usage, announce
+from foils.llm import LLMSettings, Purse, Usage, announce
 from foils.pages import shortened
 from foils.rating import Candidates, Judge, Pairs, PointwiseJudge, QuestionSettings, ask
 from foils.rating.judges import HEEDED, RELEVANCE, JudgeSettings, Opening, questions_of
@@ -328,7 +328,7 @@ def open_program(who: Any, collection: Collection, llm: LLMSettings, encoding: E
     if not isinstance(who, str):
         return f"judge:{who.name}", who
     question = QuestionSettings(answer=RELEVANCE)
-    opening = Opening(JudgeSettings(judge=[who]), encoding, llm, question, llm.purse())
+    opening = Opening(JudgeSettings(judge=[who]), encoding, llm, question, Purse(llm.max_cost))
     judge = open_compared(who, opening, collection)
     return f"{who.partition(':')[0]}:{judge.name}", judge
 
@@ -569,7 +569,7 @@ def ask_program(
     keys, questions = [*dict.fromkeys([*sheet.keys, *known])], questions_of([judge])
     shown = dict(zip(keys, shown_of(sheet.collection, [sheet.pairs[key] for key in keys]), strict=True))
     if hasattr(judge, "cost"):
-        announce([(questions[0].client, judge.cost(*_compared(judge, [*shown.values()])))])
+        announce([(questions[0].llm, judge.cost(*_compared(judge, [*shown.values()])))])
     missing = [key for key in keys if (key, name) not in sheet.answers]
     for key, answer in zip(missing, judged_by(judge, [shown[key] for key in missing]), strict=True):
         if answer is not None:

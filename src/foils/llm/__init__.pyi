@@ -1,10 +1,8 @@
 from .asking import AnswerStore as AnswerStore
-from .asking import Client as Client
 from .asking import LLMSettings as LLMSettings
 from .asking import NoAnswerError as NoAnswerError
 from .asking import Purse as Purse
 from .asking import Request as Request
-from .asking import Sampling as Sampling
 from .asking import Session as Session
 from .asking import Usage as Usage
 from .asking import announce as announce

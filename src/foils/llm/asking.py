@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_PAUSE, CONNECTING = 60.0, 20.0  # seconds: of a pause at most, and until a connection has to be there
+TIMEOUT = 300.0  # seconds for a whole answer
+RETRIES, PAUSE = 5, 1.0  # of a request that failed for a reason that may pass; seconds before the first, then doubled
+PATIENCE = 20  # records in a row that may fail before the run stops
 LONGEST_REASON = 200  # characters of what a server says that a message shows
 CHARACTERS_A_TOKEN = 4  # about, in English
 TOP_TOKENS = 20  # whose log-probabilities are asked for: the most that OpenAI and vLLM give
@@ -54,94 +57,6 @@ _DAMAGED = "damaged answers; remove the file, and they will be asked for again"
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 Price = tuple[float, float]  # per million prompt tokens and per million completion tokens
-
-
-@dataclass(frozen=True)
-class Client:
-    """How to reach a model.
-
-    Attributes:
-        model: its name on the server.
-        base_url: of the server, up to /v1; None: the openai package's own default.
-        key_variable: environment variable that holds the key; a server without keys needs none.
-        concurrency: requests at once.
-        timeout: seconds for a whole answer.
-        retries: of a request that failed for a reason that may pass.
-        pause: seconds before the first retry; doubled each time, unless the server says how long.
-        patience: records in a row that may fail before the run stops.
-        price: per million prompt tokens and per million completion tokens; None: not known.
-        max_cost: at these prices, of which the run stops; None: no bound.
-    """
-
-    model: str
-    base_url: str | None = None
-    key_variable: str = KEY_VARIABLE
-    concurrency: int = 8
-    timeout: float = 300.0
-    retries: int = 5
-    pause: float = 1.0
-    patience: int = 20
-    price: Price | None = None
-    max_cost: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.model:
-            raise InputError("no model; name one that the server has")
-        try:
-            wrong = "no http:// or https://" if self.address and not self.server else ""
-        except ValueError as error:  # of the port, or of brackets
-            wrong = str(error)
-        if wrong:
-            raise InputError(f"{self.address}: no address ({wrong}); give one as http://localhost:8000/v1")
-        if self.max_cost is not None and self.price is None:
-            advice = f"give {spelled('price', 'IN,OUT')}, per million tokens, or a judge its own, as price=IN/OUT"
-            raise InputError(f"{spelled('max_cost', self.max_cost)} without a price of {self.model}; {advice}")
-        if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
-            raise InputError("expected concurrency and patience of at least 1, retries and pause of 0, timeout above 0")
-
-    @property
-    def address(self) -> str:
-        """The server's address as it was given; empty: the openai package's own default."""
-        return self.base_url or os.environ.get("OPENAI_BASE_URL", "")
-
-    @property
-    def key(self) -> str:
-        """The server's key, "" where the environment has none.
-
-        Raises:
-            InputError: it holds characters that no request can carry.
-        """
-        key = os.environ.get(self.key_variable, "").strip()
-        if not key.isascii() or not key.isprintable():
-            raise InputError(
-                f"the key in {self.key_variable} holds line breaks or letters that no key has; set it anew"
-            )
-        return key
-
-    @property
-    def server(self) -> str | None:
-        """The server's address less any name, password and query; None: the openai package's own default."""
-        parts = urlsplit(self.address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            return None
-        port = f":{parts.port}" if parts.port else ""
-        return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
-
-    @property
-    def where(self) -> str:
-        """The server as messages name it."""
-        return self.server or "the default server"
-
-    @property
-    def identity(self) -> tuple[str, str | None, bool]:
-        """What decides an answer beside the question: the model, and the server less its port, at which it may move."""
-        parts = urlsplit(self.server or "")
-        # True once said whether a JSON schema is asked for; answers are kept by it
-        return self.model, self.server and f"{parts.scheme}://{parts.hostname}{parts.path}", True
-
-    def describe(self) -> dict[str, Any]:
-        """Return what provenance says of it: the model, and the server less any name and password."""
-        return {"model": self.model, "server": self.server}
 
 
 @dataclass
@@ -239,12 +154,6 @@ class Purse:
             raise FailureError(f"{spent}; every answer is kept, and the same command with more goes on")
 
 
-if TYPE_CHECKING:
-    LanguageModelLike = str | Client
-else:
-    LanguageModelLike = str
-
-
 def parsed_price(text: str) -> Price:
     """Read two prices, `IN,OUT` or `IN/OUT`.
 
@@ -258,31 +167,12 @@ def parsed_price(text: str) -> Price:
     return prompts, completions
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How an answer is drawn.
-
-    Attributes:
-        temperature: of the sampling, at least 0.
-        max_tokens: of the answer; None: the server's default.
-        seed: sent to the server, plus the number of the attempt; a server may heed it.
-    """
-
-    temperature: float = 0.0
-    max_tokens: int | None = None
-    seed: int = 0
-
-    def describe(self) -> dict[str, Any]:
-        """Return it for provenance."""
-        return {"temperature": self.temperature, "seed": self.seed, "max_tokens": self.max_tokens}
-
-
 @dataclass(frozen=True, kw_only=True)
 class LLMSettings(Settings):
     """Which language model is asked.
 
     Attributes:
-        llm_model: Name of the model on the server. In Python also a `Client`, which has its own settings.
+        llm_model: Name of the model on the server.
         base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
         key_variable: Environment variable that holds the server's key. A server without keys needs none.
         llm_temperature: Sampling temperature.
@@ -297,7 +187,7 @@ class LLMSettings(Settings):
 
     heading = "Language model"
 
-    llm_model: LanguageModelLike = ""
+    llm_model: str = ""
     base_url: Annotated[str | None, Option(metavar="URL")] = None
     key_variable: Annotated[str, Option(metavar="NAME")] = KEY_VARIABLE
     llm_temperature: Annotated[float, Option(least=0)] = 0.0
@@ -306,29 +196,75 @@ class LLMSettings(Settings):
     price: Annotated[Price | None, Option(parse=parsed_price, least=0)] = None
     max_cost: Annotated[float | None, Option(above=0)] = None
 
-    def client(self) -> Client:
-        """Return how the model is reached.
+    def check_askable(self) -> None:
+        """Refuse settings by which no model can be asked: other stages leave them as they are.
 
         Raises:
-            InputError: no model is named.
+            InputError: no model is named, the server's address is none, or a bound on the cost has no prices.
         """
-        if isinstance(self.llm_model, Client):
-            return self.llm_model
-        return Client(
-            self.llm_model, self.base_url, self.key_variable, self.concurrency, price=self.price, max_cost=self.max_cost
-        )
+        if not self.llm_model:
+            raise InputError(f"no model; name one that the server has ({spelled('llm_model', 'NAME')})")
+        try:
+            wrong = "no http:// or https://" if self.address and not self.server else ""
+        except ValueError as error:  # of the port, or of brackets
+            wrong = str(error)
+        if wrong:
+            raise InputError(f"{self.address}: no address ({wrong}); give one as http://localhost:8000/v1")
+        if self.max_cost is not None and self.price is None:
+            advice = f"give {spelled('price', 'IN,OUT')}, per million tokens, or a judge its own, as price=IN/OUT"
+            raise InputError(f"{spelled('max_cost', self.max_cost)} without a price of {self.llm_model}; {advice}")
 
-    def purse(self) -> Purse:
-        """Return the purse of all models of a run."""
-        return Purse(self.llm_model.max_cost if isinstance(self.llm_model, Client) else self.max_cost)
+    @property
+    def address(self) -> str:
+        """The server's address as it was given; empty: the openai package's own default."""
+        return self.base_url or os.environ.get("OPENAI_BASE_URL", "")
+
+    @property
+    def key(self) -> str:
+        """The server's key, "" where the environment has none.
+
+        Raises:
+            InputError: it holds characters that no request can carry.
+        """
+        key = os.environ.get(self.key_variable, "").strip()
+        if not key.isascii() or not key.isprintable():
+            raise InputError(
+                f"the key in {self.key_variable} holds line breaks or letters that no key has; set it anew"
+            )
+        return key
+
+    @property
+    def server(self) -> str | None:
+        """The server's address less any name, password and query; None: the openai package's own default."""
+        parts = urlsplit(self.address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return None
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
+
+    @property
+    def where(self) -> str:
+        """The server as messages name it."""
+        return self.server or "the default server"
+
+    @property
+    def identity(self) -> tuple[str, str | None, bool]:
+        """What decides an answer beside the question: the model, and the server less its port, at which it may move."""
+        parts = urlsplit(self.server or "")
+        # True once said whether a JSON schema is asked for; answers are kept by it
+        return self.llm_model, self.server and f"{parts.scheme}://{parts.hostname}{parts.path}", True
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of it: the model, and the server less any name and password."""
+        return {"model": self.llm_model, "server": self.server}
 
     def folder(self, collection: Collection) -> Path:
         """Return where answers about a collection are kept."""
         return cache_place("llm", collection.digest[:16])
 
-    def sampling(self) -> Sampling:
-        """Return how answers are drawn."""
-        return Sampling(self.llm_temperature, self.max_tokens)
+    def sampling(self, seed: int = 0) -> dict[str, Any]:
+        """Return how answers are drawn, as provenance says it; `seed` is that of the first attempt."""
+        return {"temperature": self.llm_temperature, "seed": seed, "max_tokens": self.max_tokens}
 
 
 # Answers that are kept
@@ -418,32 +354,30 @@ class Request:
 
     Attributes:
         prompt: what the user says.
-        sampling: how the answer is drawn.
-        attempt: added to the seed.
+        seed: sent to the server, which may heed it; another attempt has another.
         schema: JSON schema of the answer; None: free text.
         name: of the schema.
         first_token: one token is asked for, with log-probabilities (`logprobs`, `top_logprobs`: 20).
     """
 
     prompt: str
-    sampling: Sampling
-    attempt: int = 0
+    seed: int = 0
     schema: Mapping[str, Any] | None = None
     name: str = "answer"
     first_token: bool = False
 
-    def body(self, model: str, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+    def body(self, llm: LLMSettings, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
         """Return the whole request to a model as JSON has it.
 
         Args:
-            model: its name.
+            llm: the model, and how its answers are drawn.
             without: what the server does not know: `response_format`, `seed` or `temperature`,
                 which are left out, `max_tokens`, in whose place `max_completion_tokens` stands, or
                 more log-probabilities than, as in top_logprobs=5.
         """
-        body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": self.prompt}]}
-        body |= {"temperature": self.sampling.temperature, "seed": self.sampling.seed + self.attempt}
-        if (most := 1 if self.first_token else self.sampling.max_tokens) is not None:
+        body: dict[str, Any] = {"model": llm.llm_model, "messages": [{"role": "user", "content": self.prompt}]}
+        body |= {"temperature": llm.llm_temperature, "seed": self.seed}
+        if (most := 1 if self.first_token else llm.max_tokens) is not None:
             body["max_completion_tokens" if "max_tokens" in without else "max_tokens"] = most
         if self.first_token:
             allowed = [int(each.partition("=")[2]) for each in without if each.startswith("top_logprobs=")]
@@ -533,13 +467,13 @@ class _Server:
     """One server, for the time of a run.
 
     Attributes:
-        client: how it is reached.
+        llm: how it is reached.
         openai: what sends the requests.
         unknown: names of what it refused to know: settings of a request, or its `response_format`.
         has_answered: whether any request was answered.
     """
 
-    client: Client
+    llm: LLMSettings
     openai: AsyncOpenAI
     unknown: frozenset[str] = frozenset()
     has_answered: bool = False
@@ -570,48 +504,48 @@ class Session:
 
     def shown(self, text: str, most: int = LONGEST_REASON) -> str:
         """Return a server's text as messages and records may show it: without the key, on one line, not too long."""
-        key = self._server.client.key
+        key = self._server.llm.key
         masked = text.replace(key, "***") if key else text
         line = " ".join("".join(each if each.isprintable() else " " for each in masked).split())
         return line if len(line) <= most else f"{line[:most]} …"
 
     async def _complete(self, asked: Request) -> Any:
-        """Return a completion as its JSON has it, asked for as often as the client allows.
+        """Return a completion as its JSON has it, asked for `RETRIES` times more where it fails.
 
         What the server refuses to know is left out.
         """
         import openai
 
-        server, client, attempt, unknown = self._server, self._server.client, 0, self._server.unknown
+        server, llm, attempt, unknown = self._server, self._server.llm, 0, self._server.unknown
         while True:
-            pause = min(MAX_PAUSE, client.pause * 2**attempt)
+            pause = min(MAX_PAUSE, PAUSE * 2**attempt)
             self.usage.requests += 1
-            body: Any = asked.body(client.model, without=unknown)
+            body: Any = asked.body(llm, without=unknown)
             try:
                 sent = server.openai.chat.completions.with_raw_response.create(**body)
-                completion = json.loads((await asyncio.wait_for(sent, client.timeout)).text)
+                completion = json.loads((await asyncio.wait_for(sent, TIMEOUT)).text)
                 server.has_answered = True
                 server.unknown |= unknown  # it was this that was refused: ask no other record with it
                 return completion
             except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
                 status = f"the server refuses the key (status {error.status_code})"
-                raise InputError(f"{status}; set {client.key_variable}") from None
+                raise InputError(f"{status}; set {llm.key_variable}") from None
             except openai.NotFoundError:
-                raise InputError(f"the server does not know the model {client.model!r}, or the address") from None
+                raise InputError(f"the server does not know the model {llm.llm_model!r}, or the address") from None
             except (openai.APIConnectionError, TimeoutError) as error:
                 cause = error.__cause__
                 if not server.has_answered and type(cause).__name__ in ("ConnectError", "ConnectTimeout"):
                     why = str(cause) or f"no connection within {CONNECTING:g} s"
                     advice = f"{spelled('base_url')} gives its address, as http://localhost:8000/v1"
-                    problem = f"no connection to {client.where} ({why})"
+                    problem = f"no connection to {llm.where} ({why})"
                     raise FailureError(f"{problem}; is a server running there? {advice}") from None
                 reason = "no connection"
                 if isinstance(error, openai.APITimeoutError | TimeoutError):
                     asked.estimate(self.usage)  # it is paid for all the same
-                    reason = f"no whole answer in {client.timeout:g} s"
+                    reason = f"no whole answer in {TIMEOUT:g} s"
             except openai.APIStatusError as error:
                 if error.response.has_redirect_location:
-                    moved = f"{client.where} redirects to {error.response.headers['location']}"
+                    moved = f"{llm.where} redirects to {error.response.headers['location']}"
                     advice = f"give {spelled('base_url')} that address if it is to have the questions"
                     raise InputError(f"{moved}; {advice}") from None
                 reason = f"status {error.status_code}{_said(error)}"
@@ -626,7 +560,7 @@ class Session:
                 asked.estimate(self.usage)
                 reason = f"an answer that is no completion ({type(error).__name__})"
             attempt += 1
-            if attempt > client.retries:
+            if attempt > RETRIES:
                 raise NoAnswerError(reason)
             await asyncio.sleep(pause)
 
@@ -666,17 +600,17 @@ def estimated(prompts: Sequence[str], answer_tokens: int, price: Price | None) -
     return Usage(len(prompts), characters // CHARACTERS_A_TOKEN, len(prompts) * answer_tokens, price=price)
 
 
-def announce(asked: Sequence[tuple[Client, Usage]]) -> None:
+def announce(asked: Sequence[tuple[LLMSettings, Usage]]) -> None:
     """Say what language models are about to be asked, and what that costs.
 
     Args:
-        asked: servers, each with the requests and about how many tokens; one without requests is left out.
+        asked: models, each with the requests and about how many tokens; one without requests is left out.
     """
-    asked = [(client, usage) for client, usage in asked if usage.requests]
-    for client, usage in asked:
+    asked = [(llm, usage) for llm, usage in asked if usage.requests]
+    for llm, usage in asked:
         money = f"give {spelled('price', 'IN,OUT')} to see the cost" if usage.cost is None else f"{usage.cost:,.2f}"
         log.info(
-            f"{client.model} at {client.where}: {counted(usage.requests, 'questions')}, about "
+            f"{llm.llm_model} at {llm.where}: {counted(usage.requests, 'questions')}, about "
             f"{usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} completion tokens; cost: {money}"
         )
     if len(asked) > 1:
@@ -686,7 +620,7 @@ def announce(asked: Sequence[tuple[Client, Usage]]) -> None:
 
 
 def ask_missing(
-    client: Client,
+    llm: LLMSettings,
     store: AnswerStore,
     records: Mapping[str, R],
     serve: Callable[[Session, R], Awaitable[Served]],
@@ -702,10 +636,10 @@ def ask_missing(
     failure used is added to what asking again uses.
 
     Args:
-        client: of the server.
+        llm: the model, and how it is reached.
         store: of the finished records.
         records: what is to be served, by a digest of everything that decides the answer: the
-            client's identity, settings, texts.
+            model's identity, settings, texts.
         serve: asks what it likes of the session, which is the record's own, and says what the
             record came to. A `NoAnswerError` that it lets pass ends the run.
         count: takes the key of each record and what it came to, in this run or before. Where it
@@ -718,7 +652,7 @@ def ask_missing(
         FormatError: the store is damaged.
         InputError: the server refuses the key, does not know the model or redirects to another
             server; or the key has characters that no key has.
-        FailureError: nothing can be connected to at the address, `patience` records in a row
+        FailureError: nothing can be connected to at the address, `PATIENCE` records in a row
             failed, the store cannot be written, or `count` says so; what was finished is kept.
         MissingExtraError: the openai package is not installed.
     """
@@ -738,12 +672,12 @@ def ask_missing(
             count(key, served)
 
         if missing:
-            _run(_serve_all(client, missing, lambda session, key: serve(session, records[key]), finished))
+            _run(_serve_all(llm, missing, lambda session, key: serve(session, records[key]), finished))
     return {key: answers[key] for key in records}
 
 
 async def _serve_all(
-    client: Client,
+    llm: LLMSettings,
     keys: Sequence[str],
     serve: Callable[[Session, str], Awaitable[Served]],
     finished: Callable[[str, Served], None],
@@ -765,17 +699,17 @@ async def _serve_all(
             if stopped:
                 return
             in_a_row = 0 if served["failure"] is None or "came" in served else in_a_row + 1
-            if in_a_row >= client.patience:
-                last = f"(last: {served['failure']}) at {client.where}"
+            if in_a_row >= PATIENCE:
+                last = f"(last: {served['failure']}) at {llm.where}"
                 raise FailureError(f"{in_a_row} records in a row failed {last}; what was finished is kept")
 
-    timeout = Timeout(client.timeout, connect=min(client.timeout, CONNECTING))
+    timeout = Timeout(TIMEOUT, connect=min(TIMEOUT, CONNECTING))
     http = DefaultAsyncHttpxClient(timeout=timeout, follow_redirects=False)
     async with AsyncOpenAI(
-        api_key=client.key or "none", base_url=client.base_url, max_retries=0, timeout=timeout, http_client=http
+        api_key=llm.key or "none", base_url=llm.base_url, max_retries=0, timeout=timeout, http_client=http
     ) as openai:
-        server = _Server(client, openai)
-        workers = [asyncio.create_task(work(server)) for _ in range(min(client.concurrency, len(keys)))]
+        server = _Server(llm, openai)
+        workers = [asyncio.create_task(work(server)) for _ in range(min(llm.concurrency, len(keys)))]
         try:
             await asyncio.gather(*workers)
             if stopped:

@@ -24,11 +24,10 @@ from scipy.special import logit
 from foils.data.records import whole_text
 from foils.llm.asking import (
     AnswerStore,
-    Client,
+    LLMSettings,
     NoAnswerError,
     Purse,
     Request,
-    Sampling,
     Served,
     Session,
     Usage,
@@ -190,14 +189,14 @@ class Form:
     tokens: int = ANSWER_TOKENS
     thinks: bool = False
 
-    def request(self, prompt: str, sampling: Sampling, attempt: int) -> Request:
+    def request(self, prompt: str, seed: int) -> Request:
         """Return what is sent to the server."""
         if self.schema is None:
-            return Request(prompt, sampling, attempt, first_token=True)
+            return Request(prompt, seed, first_token=True)
         properties: dict[str, Any] = {"reasoning": {"type": "string"}} if self.thinks else {}
         properties |= {self.name: dict(self.schema)}
         whole = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-        return Request(prompt, sampling, attempt, schema=whole, name=self.name)
+        return Request(prompt, seed, schema=whole, name=self.name)
 
     def value(self, answer: Any) -> Any | None:
         """Return what an answer means where it has one reading, else None.
@@ -222,47 +221,46 @@ class Questions:
     """Asks questions of one form, and counts what that takes.
 
     Args:
-        client: how to reach the model.
+        llm: the model, how it is reached, and how its answers are drawn.
         log: folder of the answers.
         form: of an answer.
         template: the prompt with slots.
         domain: field of the collection, for the prompt.
-        sampling: how answers are drawn.
         kind: of question; it and what follows are part of the fingerprint.
         described: what else decides an answer.
-        purse: of the run, which pays, too; the client's own bound holds in any case.
+        purse: of the run, which pays, too; the model's own bound holds in any case.
 
     Attributes:
-        client: how the model is reached.
+        llm: the model.
         described: of everything that decides an answer beside the texts, what provenance says.
         fingerprint: a digest of it.
     """
 
     def __init__(
         self,
-        client: Client,
+        llm: LLMSettings,
         log: str | Path,
         form: Form,
         template: Template,
         *,
         domain: str = "general",
-        sampling: Sampling | None = None,
         kind: str = "",
         described: Mapping[str, object] | None = None,
         purse: Purse | None = None,
     ) -> None:
-        self.client, self._form, self._purse = client, form, Purse(client.max_cost, purse)
+        llm.check_askable()
+        self.llm, self._form, self._purse = llm, form, Purse(llm.max_cost, purse)
         self._template, self._domain = template, domain
         self._counted: dict[str, Served] = {}
         # questions that have an answer or were asked again, and those that stay unread
         self._heard = self._unread = 0
-        self._store, self._sampling = AnswerStore(log), sampling or Sampling()
+        self._store = AnswerStore(log)
         decisive = {
             "prompt": template.version, "prompt_digest": digest(template.text, domain), "answer": form.name,
-            "asks": ATTEMPTS, "longest": LONGEST, **(described or {}), **self._sampling.describe(),
+            "asks": ATTEMPTS, "longest": LONGEST, **(described or {}), **llm.sampling(),
         }  # fmt: skip
-        self.described = {**client.describe(), **decisive}
-        self.fingerprint = digest(kind, client.identity, sorted(decisive.items()))
+        self.described = {**llm.describe(), **decisive}
+        self.fingerprint = digest(kind, llm.identity, sorted(decisive.items()))
 
     def prompt(self, template: Template | None = None, *, listed: Sequence[str] = (), **texts: str) -> str:
         """Return the prompt for texts by slot; documents are cut, and the form of the answer is explained.
@@ -285,7 +283,7 @@ class Questions:
     @property
     def asked(self) -> Usage:
         """Requests, tokens and failures of all questions so far, each question once."""
-        return Usage.total(self._counted.values(), self.client.price)
+        return Usage.total(self._counted.values(), self.llm.price)
 
     def cost(self, prompts: Sequence[str]) -> Usage:
         """Return about what it takes to ask those questions that no answer is kept of.
@@ -297,7 +295,7 @@ class Questions:
         """
         answers = zip(prompts, self.recalled(prompts), strict=True)
         open_ones = dict.fromkeys(prompt for prompt, answer in answers if answer is None)
-        return estimated([*open_ones], self._form.tokens, self.client.price)
+        return estimated([*open_ones], self._form.tokens, self.llm.price)
 
     def recalled(self, prompts: Sequence[str]) -> list[Any]:
         """Return what the answers mean that are kept, None for other questions; count what they took.
@@ -319,11 +317,11 @@ class Questions:
         before = self._counted.get(key)
         self._heard += served["failure"] is None and (before is None or before["failure"] is not None)
         self._counted[key] = {name: served[name] for name in _COUNTED if name in served}
-        self._purse.pay(key, served, self.client.price)
+        self._purse.pay(key, served, self.llm.price)
         if self._heard >= LEAST_HEARD and self._unread > STOPPED * self._heard:
             came = f"; the last one: {served['came']}" if "came" in served else ""
             raise FailureError(
-                f"{self._unread} of {self._heard} answers of {self.client.model} cannot be read{came}; take another "
+                f"{self._unread} of {self._heard} answers of {self.llm.llm_model} cannot be read{came}; take another "
                 f"{spelled('answer')}, {spelled('question')} or model; what was answered is kept"
             )
 
@@ -349,7 +347,7 @@ class Questions:
             value, failure, kept = None, "", {}
             for attempt in range(ATTEMPTS):
                 try:
-                    answer = await session.answer(form.request(prompt, self._sampling, attempt))
+                    answer = await session.answer(form.request(prompt, attempt))
                 except NoAnswerError as error:
                     failure = str(error)
                     continue
@@ -364,13 +362,13 @@ class Questions:
             return {form.name: value, "failure": failed, **kept, **session.usage.as_record()}
 
         answers = ask_missing(
-            self.client, self._store, dict(zip(keys, prompts, strict=True)), serve,
-            count=self._count, task=f"asking {self.client.model}", unit="questions",
+            self.llm, self._store, dict(zip(keys, prompts, strict=True)), serve,
+            count=self._count, task=f"asking {self.llm.llm_model}", unit="questions",
         )  # fmt: skip
         if self._unread > WARNED * self._heard:
             came = [each["came"] for each in answers.values() if "came" in each]
             log.warning(
-                "%d of %d answers of %s cannot be read%s", self._unread, self._heard, self.client.model,
+                "%d of %d answers of %s cannot be read%s", self._unread, self._heard, self.llm.llm_model,
                 f"; the first of them: {came[0]}" if came else "",
             )  # fmt: skip
         return [answers[key][form.name] for key in keys]
@@ -390,16 +388,16 @@ class RelevanceQuestions(Questions):
     """Asks how likely it is that each document answers its query, and scores it by the logit of that probability.
 
     Args:
-        client: how to reach the model.
+        llm: the model, how it is reached, and how its answers are drawn.
         log: folder of the answers.
         template: a prompt with {query}, {document}, and optionally {domain} and {answer}; None: the
             package's own.
-        more: domain, sampling and purse, as `Questions`.
+        more: domain and purse, as `Questions`.
     """
 
-    def __init__(self, client: Client, log: str | Path, template: TemplateLike | None = None, **more: Any) -> None:
+    def __init__(self, llm: LLMSettings, log: str | Path, template: TemplateLike | None = None, **more: Any) -> None:
         loaded = Template.of(template, "foils.llm", "relevance-1")
-        super().__init__(client, log, RELEVANCE, loaded, kind="relevance", **more)
+        super().__init__(llm, log, RELEVANCE, loaded, kind="relevance", **more)
 
     def prompts(self, queries: Sequence[str], documents: Sequence[str]) -> list[str]:
         """Return the question about each document of its query."""

@@ -29,7 +29,6 @@ from foils.llm import (
     NoAnswerError,
     Purse,
     Request,
-    Sampling,
     Session,
     Template,
     Usage,
@@ -241,27 +240,27 @@ def generate(
         FailureError: the server fails query after query; what was finished is kept.
         MissingExtraError: the openai package is not installed.
     """
-    client, loaded = llm.client(), reading.open(collection)
-    sampling = replace(llm.sampling(), seed=seed)
-    asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
-    records = records_of(loaded, writing, (client.identity, asked), split, limit, seed)
-    purse, store = Purse(client.max_cost), AnswerStore(llm.folder(loaded))
+    llm.check_askable()
+    loaded = reading.open(collection)
+    asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **llm.sampling(seed)}
+    records = records_of(loaded, writing, (llm.identity, asked), split, limit, seed)
+    purse, store = Purse(llm.max_cost), AnswerStore(llm.folder(loaded))
     kept = store.get(record.key for record in records)
     missing = [record for record in records if kept.get(record.key, {}).get("failure", "") is not None]
     prompts = [writing.asked(record.query, record.positives[0], top, record.drawn) for record in missing]
-    announce([(client, estimated(prompts, top * PASSAGE_TOKENS, client.price))])
+    announce([(llm, estimated(prompts, top * PASSAGE_TOKENS, llm.price))])
     by_key = ask_missing(
-        client,
+        llm,
         store,
         {record.key: record for record in records},
-        partial(write_negatives, writing=writing, sampling=sampling, number=top),
-        count=lambda key, served: purse.pay(key, served, client.price),
+        partial(write_negatives, writing=writing, seed=seed, number=top),
+        count=lambda key, served: purse.pay(key, served, llm.price),
         task="asking for negatives",
         unit="queries",
     )
     answers = [by_key[record.key] for record in records]
     counts = [len(answer["negatives"]) for answer in answers]
-    facts = {"split": split, "limit": limit, **client.describe(), **asked}
+    facts = {"split": split, "limit": limit, **llm.describe(), **asked}
     texts = [text for answer in answers for text in answer["negatives"]]
     queries = pa.array(np.repeat(np.array([each.query_id for each in records], object), counts), pa.string())
     ids = pa.array([f"llm:{text_id(text)}" for text in texts], pa.string())
@@ -277,7 +276,7 @@ def generate(
     equal, near = LookAlikes(widened, NEAR_DUPLICATE).marks(loaded.query_rows(queries), rows)
     return Generated.of(
         negatives.reject(equal | near, NEAR),
-        title=f"negatives of {loaded.name} ({split}) by {client.model}",
+        title=f"negatives of {loaded.name} ({split}) by {llm.llm_model}",
         collection=loaded,
         split=split,
         top=top,
@@ -285,7 +284,7 @@ def generate(
         answered=sum(count > 0 for count in counts),
         short=sum(0 < count < top for count in counts),
         turned_away=dict(sum((Counter(answer["turned_away"]) for answer in answers), Counter())),
-        usage=Usage.total(answers, client.price),
+        usage=Usage.total(answers, llm.price),
     )
 
 
@@ -307,7 +306,7 @@ def records_of(
 
 
 async def write_negatives(
-    session: Session, record: Record, writing: WritingSettings, sampling: Sampling, number: int
+    session: Session, record: Record, writing: WritingSettings, seed: int, number: int
 ) -> dict[str, Any]:
     """Ask until the record has its number of negatives, or was asked often enough; return what is kept.
 
@@ -318,7 +317,7 @@ async def write_negatives(
         wanted = number - len(negatives)
         prompt = writing.asked(record.query, record.positives[0], wanted, record.drawn, negatives)
         try:
-            answer = await session.answer(Request(prompt, sampling, attempt, writing.schema(wanted), "negatives"))
+            answer = await session.answer(Request(prompt, seed + attempt, writing.schema(wanted), "negatives"))
         except NoAnswerError as error:
             failure = str(error)
             continue

@@ -17,7 +17,7 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.data.tables import provenance
 from foils.encode.vectors import AT_128, EncodingSettings
-from foils.llm import AnswerStore, LLMSettings, Questions, Usage, announce, digest
+from foils.llm import AnswerStore, LLMSettings, Purse, Questions, Usage, announce, digest
 from foils.rating.estimators import LINKS
 from foils.rating.fitting import Fit, Offsets, fit_offsets, fit_ratings
 from foils.rating.judges import Judge, JudgeSettings, Opening, QuestionSettings, heeding, open_judge, questions_of
@@ -307,7 +307,7 @@ def rate(
             or nothing to rate.
         FailureError: a judge failed; what it answered is kept.
     """
-    opening = Opening(judging, encoding, llm, question, llm.purse())
+    opening = Opening(judging, encoding, llm, question, Purse(llm.max_cost))
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     rows = rateable(loaded, named.negatives, split)
@@ -322,7 +322,7 @@ def rate(
         first, second = pairs_between(rows.candidates, every, degree=rating.between, seed=seed).T
         questions += [(judge, first, second) for judge in between_judges]
     paid = [each for each in questions if hasattr(each[0], "questions")]
-    announce([(judge.questions.client, judge.cost(rows.candidates, *ends)) for judge, *ends in paid])
+    announce([(judge.questions.llm, judge.cost(rows.candidates, *ends)) for judge, *ends in paid])
     evidence = ask_tried(asking, pairs, rows.relevant, accepted=judging.accept_judge)
     fit, best, direct = _fit(asking, rows, rating)
     offsets = None
@@ -380,7 +380,7 @@ def _opened(opening: Opening, collection: Collection, *, between: bool) -> tuple
 
 def _uses(models: Sequence[Questions]) -> dict[str, Usage]:
     """What each model used; where several questions are asked of one name, each has a number."""
-    names = [each.client.model for each in models]
+    names = [each.llm.llm_model for each in models]
     numbers = [names[: at + 1].count(name) for at, name in enumerate(names)]
     called = [name if number == 1 else f"{name} ({number})" for name, number in zip(names, numbers, strict=True)]
     return {name: each.asked for name, each in zip(called, models, strict=True)}

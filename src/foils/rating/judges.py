@@ -34,7 +34,7 @@ from foils.data.collection import Collection
 from foils.encode import Encoder, VectorStore
 from foils.encode.tokens import Lazy
 from foils.encode.vectors import OF_CROSS_ENCODERS, EncodingSettings
-from foils.llm import Client, Form, LLMSettings, Purse, Questions, RelevanceQuestions, Template, Usage, digest
+from foils.llm import Form, LLMSettings, Purse, Questions, RelevanceQuestions, Template, Usage, digest
 from foils.llm.questions import AROUND, LISTED, TemplateLike, concluded, json_values, probability
 from foils.mining.scorers import CrossEncoderScorer
 from foils.rating.pairs import Candidates, Floats, Pairs, Rows, Showings, texts_of
@@ -259,10 +259,10 @@ class LanguageJudge:
     """A judge that asks a language model, and counts what that takes.
 
     Args:
-        client: how to reach the model.
+        llm: the model, and how it is reached.
         log: folder of the answers.
         question: what is asked.
-        more: sampling and purse, as `Questions`.
+        purse: as `Questions`.
 
     Attributes:
         questions: asks them, and counts what that takes.
@@ -274,7 +274,9 @@ class LanguageJudge:
 
     antisymmetric, keeps_answers = False, True
 
-    def __init__(self, client: Client, log: str | Path, question: QuestionSettings | None = None, **more: Any) -> None:
+    def __init__(
+        self, llm: LLMSettings, log: str | Path, question: QuestionSettings | None = None, *, purse: Purse | None = None
+    ) -> None:
         question = self._question = question or QuestionSettings()
         prompt, described = "pairwise-1", dict[str, object]({"answer": question.answer, "fenced": True})
         if question.answer == ORDER:
@@ -285,9 +287,9 @@ class LanguageJudge:
         template = Template.of(question.question, "foils.rating", prompt)
         form, domain = FORMS[question.answer], question.domain
         self.questions = Questions(
-            client, log, form, template, domain=domain, kind="llm judge", described=described, **more
+            llm, log, form, template, domain=domain, kind="llm judge", described=described, purse=purse
         )
-        self.name, self.fingerprint = client.model, self.questions.fingerprint
+        self.name, self.fingerprint = llm.llm_model, self.questions.fingerprint
 
 
 class LLMJudge(LanguageJudge):
@@ -301,7 +303,7 @@ class LLMJudge(LanguageJudge):
         one, other = np.append(first, second), np.append(second, first)
         parts = [slice(start, start + _AT_ONCE) for start in range(0, len(one), _AT_ONCE)]
         costs = (self.questions.cost(self._prompts(candidates, one[part], other[part])) for part in parts)
-        return Usage.total((each.as_record() for each in costs), self.questions.client.price)
+        return Usage.total((each.as_record() for each in costs), self.questions.llm.price)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.
@@ -344,7 +346,7 @@ class PointwiseJudge(ScoringJudge):
     keeps_answers = True
 
     def __init__(self, questions: RelevanceQuestions) -> None:
-        super().__init__(1.0, questions.client.model, questions.fingerprint)
+        super().__init__(1.0, questions.llm.llm_model, questions.fingerprint)
         self.questions = questions
 
     def score(self, candidates: Candidates, rows: Rows) -> Floats:
@@ -567,13 +569,11 @@ def open_judge(judge: JudgeLike, opening: Opening, collection: Collection) -> Ju
             raise InputError("cross-encoder needs its model: cross-encoder:MODEL")
         return CrossEncoderJudge(CrossEncoderScorer.of(model, opening.encoding), temperature=temperature or 1.0)
     llm = replace(opening.llm, llm_model=model) if model else opening.llm
-    if not llm.llm_model:
-        raise InputError(f"llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}")
-    client, folder = llm.client(), llm.folder(collection)
-    how: dict[str, Any] = {"sampling": llm.sampling(), "purse": opening.purse}
+    folder, purse = llm.folder(collection), opening.purse
     if question.answer == RELEVANCE:
-        return PointwiseJudge(RelevanceQuestions(client, folder, question.question, domain=question.domain, **how))
-    return (ListJudge if question.answer == ORDER else LLMJudge)(client, folder, question, **how)
+        about = RelevanceQuestions(llm, folder, question.question, domain=question.domain, purse=purse)
+        return PointwiseJudge(about)
+    return (ListJudge if question.answer == ORDER else LLMJudge)(llm, folder, question, purse=purse)
 
 
 def heeding(name: str) -> list[dict[str, Any]]:
