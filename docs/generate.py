@@ -32,7 +32,7 @@ from foils.cli.app import (
     summary,
 )
 from foils.data.negatives import KNOWN, REQUIRED
-from foils.runtime.options import Setting
+from foils.runtime.options import Option
 
 DOCS = Path(__file__).parent
 SOURCE = DOCS.parent / "src" / "foils"
@@ -186,10 +186,10 @@ def _tables(verb: str) -> Iterator[str]:
             yield "\n".join([f"| {heading} | | Default |", "|---|---|---|", *rows]) + "\n"
 
 
-def _row(setting: Setting) -> str:
-    option, default, choices = setting.option, shown_default(setting), setting.option.allowed()
-    names = ", ".join(f"`{each}`" for each in (option.short, setting.flag) if each)
-    value = option.metavar or ("" if choices else "VALUE")
+def _row(setting: Option) -> str:
+    default, choices = shown_default(setting), setting.allowed()
+    names = ", ".join(f"`{each}`" for each in (setting.short, setting.flag) if each)
+    value = setting.metavar or ("" if choices else "VALUE")
     name = f"{names} `{value}`" if value and not setting.positional and bool not in setting.kinds else names
     text = " ".join(filter(None, [help_text(setting), f"Choices: {', '.join(choices)}." if choices else ""]))
     if default is inspect.Parameter.empty:
@@ -283,7 +283,7 @@ def _stub_parameters(door: Any, modules: set[str]) -> Iterator[str]:
             keyword = True
             yield "*"
         annotation, module = written_annotation(door, each.name)
-        kind = written_type(annotation, module, modules, door.settings[each.name].option.allowed())
+        kind = written_type(annotation, module, modules, door.settings[each.name].allowed())
         yield f"{each.name}: {kind}" + ("" if each.default is each.empty else " = ...")
 
 

@@ -220,7 +220,7 @@ def flags_of(verb: str) -> set[str]:
     settings = [each for each in settings_of_verb(verb) if not each.positional]
     switched = [each for each in settings if each.annotation in (bool, bool | None) and each.default is not False]
     switches = {f"--no-{each.flag.removeprefix('--')}" for each in switched}
-    return switches.union({"--help"}, *({each.flag, each.option.short} for each in settings)) - {""}
+    return switches.union({"--help"}, *({each.flag, each.short} for each in settings)) - {""}
 
 
 def commands_in(text: str) -> list[list[str]]:

@@ -12,7 +12,7 @@ import pytest
 
 from foils.cli.app import DOORS, door_of
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Setting
+from foils.runtime.options import Option
 from refusals import refused
 
 EVERY = {verb: door_of(verb).settings for verb in DOORS}
@@ -24,38 +24,37 @@ def call(verb: str, **given: Any) -> Any:
     return door_of(verb)(**{**needed, **given})
 
 
-def outside(setting: Setting) -> list[float]:
+def outside(setting: Option) -> list[float]:
     """Values that are not in the range of a setting."""
-    option = setting.option
-    bounds = ((option.least, -1.0), (option.above, 0.0), (option.most, 1.0))
-    return [bound + step for bound, step in bounds if math.isfinite(bound)] + ([float("nan")] if option.range else [])
+    bounds = ((setting.least, -1.0), (setting.above, 0.0), (setting.most, 1.0))
+    return [bound + step for bound, step in bounds if math.isfinite(bound)] + ([float("nan")] if setting.range else [])
 
 
 @pytest.mark.parametrize("verb", DOORS)
 def test_a_value_outside_its_range_and_a_name_that_is_none(verb):
     for name, setting in EVERY[verb].items():
         wrap = tuple if {list, tuple} & {getattr(kind, "__origin__", kind) for kind in setting.kinds} else None
-        for value in outside(setting) if setting.option.parse is None else ():
+        for value in outside(setting) if setting.parse is None else ():
             value = int(value) if value == value and int in setting.kinds and float not in setting.kinds else value
             refused(rf"{name} \S+; expected ", call, verb, **{name: wrap([value]) if wrap else value})
-        if setting.option.allowed():
+        if setting.allowed():
             with pytest.raises(UnknownNameError, match=rf"unknown {name} 'no such'; expected one of: "):
                 call(verb, **{name: wrap(["no such"]) if wrap else "no such"})
 
 
-def other_value(setting: Setting) -> Any:
+def other_value(setting: Option) -> Any:
     """A value of a setting that is not its default; None: there is none that is known here."""
-    option, kinds = setting.option, setting.kinds
+    kinds = setting.kinds
     if setting.name == "ray":
         return "local"  # the program takes an address alone for its value
-    if names := [each for each in option.allowed() if each != setting.default]:
+    if names := [each for each in setting.allowed() if each != setting.default]:
         return names[0]
     if bool in kinds:
         return not setting.default
     if (int in kinds or float in kinds) and not isinstance(setting.default, tuple):
-        value = (setting.default or max(option.least, option.above, 0)) + (1 if int in kinds else 0.01)
-        return value if value <= option.most else setting.default - 0.01
-    return "something" if str in kinds and option.parse is None else None
+        value = (setting.default or max(setting.least, setting.above, 0)) + (1 if int in kinds else 0.01)
+        return value if value <= setting.most else setting.default - 0.01
+    return "something" if str in kinds and setting.parse is None else None
 
 
 def idle() -> Iterator[tuple[str, str, Any]]:
@@ -63,7 +62,7 @@ def idle() -> Iterator[tuple[str, str, Any]]:
     known = set().union(*EVERY.values())
     for verb, settings in EVERY.items():
         for name, setting in settings.items():
-            for needs in filter(None, setting.needs):
+            for needs in filter(None, setting.all_needs):
                 alternatives = [needs] if isinstance(needs, dict) else needs
                 assert known.issuperset(chain(*alternatives)), f"{verb} {name} needs what is no setting: {needs}"
                 held = any(

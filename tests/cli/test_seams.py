@@ -133,7 +133,7 @@ def as_given(words: Sequence[str]) -> dict[str, Any]:
     """What a command gives to the verb's door, by name, as it is spelt; what it writes of the result is left out."""
     door, given, rest, arguments = door_of(words[0]), {}, iter(words[1:]), []
     settings = door.settings
-    names = {flag: name for name, each in settings.items() for flag in (each.flag, each.option.short)}
+    names = {flag: name for name, each in settings.items() for flag in (each.flag, each.short)}
     for word in rest:
         if not word.startswith("-"):
             arguments.append(word)

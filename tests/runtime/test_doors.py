@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import pytest
 
 import foils
 from foils.cli.app import DOORS, RECORDS, Verb, program
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Needs, Option, Settings, door, parsed_settings, refuse, settings_of, several, spelling
+from foils.runtime.options import Option, Settings, door, parsed_settings, refuse, settings_of, several, spelling
 from foils.runtime.results import Result, Table, counted, number, p_value
 
 
@@ -276,8 +276,6 @@ class IdleSettings(Settings):
         token_length: Of a token.
     """
 
-    needs: ClassVar[Needs] = {"model": True}
-
     pool: Annotated[int, Option(needs={"method": ("cross-encoder",)})] = 10
     margin: Annotated[float, Option(needs={"reranker": False})] = 0.1
     seed: Annotated[int, Option(needs=[{"method": ("random",)}, {"draw": ("uniform", "simans")}])] = 0
@@ -285,7 +283,7 @@ class IdleSettings(Settings):
     token_length: Annotated[int, Option(needs={"judges": "llm", "not_a_setting_of_this_door": True})] = 4
 
 
-@door(needs={"idle": {"method": lambda method: method != "none"}, "judges": {"idle_switch": True}})
+@door(needs={"idle": {"model": True, "method": lambda method: method != "none"}, "judges": {"idle_switch": True}})
 def idle(
     method: Annotated[str, Option(flag="--with")] = "bm25",
     *,

@@ -116,15 +116,15 @@ def test_two_outputs_have_two_places(place, capsys):
 
 def test_a_name_that_says_another_form_is_refused_with_those_that_there_are(place):
     settings = [(verb, each) for verb in DOORS for each in settings_of_verb(verb)]
-    files = [(verb, each) for verb, each in settings if each.option.writes and "/" not in each.option.writes]
+    files = [(verb, each) for verb, each in settings if each.writes and "/" not in each.writes]
     assert {(verb, each.name) for verb, each in files} >= {("mine", "output"), ("label", "output"), ("search", "run")}
     assert {verb for verb, each in files if each.name == "json"} == {*DOORS}
     for ending in (".csv", ".parquet", ".json", ".jsonl", ".html", ".xlsx", ".json.gz", ".PNG"):
         for _, setting in files:
-            if Path(f"x{ending}").suffix not in setting.option.writes:
+            if Path(f"x{ending}").suffix not in setting.writes:
                 with pytest.raises(InputError, match="expected a name that ends in") as caught:
                     options.check_places([setting], {setting.name: f"x{ending}"})
-                assert all(each in str(caught.value) for each in setting.option.writes)
+                assert all(each in str(caught.value) for each in setting.writes)
 
 
 def test_mining_into_csv_is_refused_before_anything_is_done(place, capsys):
@@ -153,6 +153,6 @@ def test_every_option_of_texts_is_known_as_an_output_an_input_or_neither():
     """A new option has to say which it is: by `writes`, or by a metavar that names a file, a model or the like."""
     for verb in DOORS:
         for setting in settings_of_verb(verb):
-            text = any(kind in str(setting.annotation) for kind in ("str", "Path")) and not setting.option.allowed()
-            known = setting.option.writes or options.NAMES_INPUT.search(setting.option.metavar or setting.name.upper())
+            text = any(kind in str(setting.annotation) for kind in ("str", "Path")) and not setting.allowed()
+            known = setting.writes or options.NAMES_INPUT.search(setting.metavar or setting.name.upper())
             assert known or not text or setting.name in NO_PATHS, (verb, setting.name)

@@ -26,7 +26,7 @@ from cyclopts.exceptions import MissingArgumentError
 import foils
 from foils.runtime import files
 from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
-from foils.runtime.options import STANDARD, Option, Setting, check_places, several, spelling
+from foils.runtime.options import STANDARD, Option, check_places, several, spelling
 from foils.runtime.progress import bars, reporting, say
 from foils.runtime.results import print_tables
 
@@ -37,10 +37,10 @@ Values = Mapping[str, Any]
 # Options of the program alone: mostly what to write of the result, nothing where the option is not given
 
 
-def _output(name: str, text: str, writes: Sequence[str], *, needed: bool = False, **option: Any) -> Setting:
-    kind, default = (Path, inspect.Parameter.empty) if needed else (Path | None, None)
-    details = Option(**{"metavar": "FILE", "write": "write", "writes": writes, **option})
-    return Setting(name, kind, details, default, text, "Output")
+def _output(name: str, text: str, writes: Sequence[str], *, needed: bool = False, **option: Any) -> Option:
+    common = {"flag": f"--{name}", "metavar": "FILE", "write": "write", "heading": "Output"}
+    kind = {"annotation": Path} if needed else {"annotation": Path | None, "default": None}
+    return Option(**{"name": name, "help": text, "writes": writes, **common, **kind, **option})
 
 
 TO_JSON = "Write the result as JSON to this file; - is standard output, in the place of the table."
@@ -67,7 +67,7 @@ class Verb(NamedTuple):
             the options as they were typed.
     """
 
-    outputs: tuple[Setting, ...] = ()
+    outputs: tuple[Option, ...] = ()
     after: Callable[[Any, Values], str | None] = lambda *_: None
 
 
@@ -117,26 +117,25 @@ def add_verb(app: App, name: str) -> None:
     app.command(run, name=name, help=described(door), help_epilogue=epilogue)
 
 
-def settings_of_verb(name: str) -> list[Setting]:
+def settings_of_verb(name: str) -> list[Option]:
     """Return what a verb takes: the settings of its door that the program has, and those of the program alone."""
-    of_door = [each for each in door_of(name).settings.values() if each.option.in_program]
+    of_door = [each for each in door_of(name).settings.values() if each.in_program]
     return [*of_door, *DOORS[name].outputs, JSON]
 
 
-def help_text(setting: Setting) -> str:
+def help_text(setting: Option) -> str:
     """Return the program's help of an option, without what concerns Python alone, and its range."""
     # as --max-length none
     none = "none" if type(None) in setting.kinds and isinstance(setting.default, int) else ""
-    bounds = ", or ".join(filter(None, [setting.option.range, none]))
+    bounds = ", or ".join(filter(None, [setting.range, none]))
     return " ".join(filter(None, [_OF_PYTHON.sub("", setting.help).strip(), f"Range: {bounds}." if bounds else ""]))
 
 
-def shown_default(setting: Setting) -> Any:
+def shown_default(setting: Option) -> Any:
     """Return the default as the program reads it; None where there is none, or where the door alone knows it."""
-    option, default = setting.option, setting.default
-    if default is not inspect.Parameter.empty and option.parse is not None:
-        return None if option.repeated or not isinstance(default, str) else default
-    return default
+    if setting.default is not inspect.Parameter.empty and setting.parse is not None:
+        return None if setting.repeated or not isinstance(setting.default, str) else setting.default
+    return setting.default
 
 
 def summary(verb: str) -> str:
@@ -174,7 +173,7 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
     for output in verb.outputs if to_standard_output else (*verb.outputs, JSON):
         value = values.get(output.name)
         if value is not None:
-            attrgetter(output.option.write)(result)(value)
+            attrgetter(output.write)(result)(value)
             if output.name == "output":
                 tables = [replace(tables[0], title=f"{tables[0].title} → {value}"), *tables[1:]]
     if to_standard_output:
@@ -189,27 +188,27 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
         say(f"next: {following}")
 
 
-def _parameter(setting: Setting, place: int) -> inspect.Parameter:
+def _parameter(setting: Option, place: int) -> inspect.Parameter:
     """One parameter of a verb, as cyclopts reads it; `place` is that of its heading."""
-    option, annotation, default = setting.option, setting.annotation, shown_default(setting)
-    if option.parse is not None or str in setting.kinds:
+    annotation, default = setting.annotation, shown_default(setting)
+    if setting.parse is not None or str in setting.kinds:
         # the program takes a text, where Python takes objects as well
-        is_optional = option.parse is not None and setting.default is not inspect.Parameter.empty
-        annotation = list[str] if option.repeated else str
+        is_optional = setting.parse is not None and setting.default is not inspect.Parameter.empty
+        annotation = list[str] if setting.repeated else str
         annotation = annotation | None if is_optional or type(None) in setting.kinds else annotation
     more: dict[str, Any] = {"help": help_text(setting), "negative_iterable": (), "negative_none": ()}
-    names = option.allowed()
+    names = setting.allowed()
     if names:
         more["choices"] = names
-    if option.metavar or (not names and annotation in (str, str | None)):
-        more["metavar"] = option.metavar or setting.name.split("_")[-1].upper()
+    if setting.metavar or (not names and annotation in (str, str | None)):
+        more["metavar"] = setting.metavar or setting.name.split("_")[-1].upper()
     if setting.heading:
         more["group"] = Group(setting.heading, sort_key=place)
     if default in (None, (), ""):
         more["show_default"] = False
     if default is False:
         more["negative"] = ()  # --no-dry-run would say nothing
-    more["name"] = [*filter(None, [option.short]), setting.flag]
+    more["name"] = [*filter(None, [setting.short]), setting.flag]
     kind: Any = inspect.Parameter.POSITIONAL_ONLY if setting.positional else inspect.Parameter.KEYWORD_ONLY
     if setting.positional and get_origin(annotation) is list:
         # Of a list that is positional only, cyclopts refuses the words that stand behind an option.
@@ -240,7 +239,7 @@ def command(verb: str, typed: Values, **given: Any) -> str | None:
     words = ["foils", verb]
     for setting in settings_of_verb(verb):
         value = values.get(setting.name)
-        flag = [] if setting.positional else ["-o" if setting.option.short == "-o" else setting.flag]
+        flag = [] if setting.positional else ["-o" if setting.short == "-o" else setting.flag]
         if value is True:
             words += flag
         elif value is not None and value is not False:
@@ -437,7 +436,7 @@ def _run_verb(verb: str, arguments: Sequence[str]) -> int:
     except CycloptsError as error:
         message = " ".join(str(error).split())
         if message.startswith(("Unknown option: -o.", "Unknown option: --output.")):
-            writes = [f"{each.flag} {each.option.metavar}" for each in settings_of_verb(verb) if each.option.writes]
+            writes = [f"{each.flag} {each.metavar}" for each in settings_of_verb(verb) if each.writes]
             message = f"foils {verb} has no -o; it writes {', '.join(writes)}"
         raise UsageError(message) from error
     return EXIT_INPUT if bare else 0

@@ -57,10 +57,12 @@ Needs = dict[str, Any] | list[dict[str, Any]] | tuple[()]
 
 @dataclass(frozen=True)
 class Option:
-    """What a setting has beside its name, type, default and help.
+    """A setting: what the API, the program and the reference are made of.
+
+    What its `Option` does not say, as its name and type, is taken from where it is declared.
 
     Attributes:
-        flag: Its name in the program, as `--lambda`, where that is not the field's own.
+        flag: Its name in the program, as `--lambda`; by default the field's own.
         short: A second, short name in the program, as `-o`.
         metavar: What stands for the value in the program's help.
         least: The smallest value allowed; -inf: no bound.
@@ -71,12 +73,18 @@ class Option:
             InputError for a text that is not of its form. None: the program reads it by its type.
         repeated: Whether the program takes the option several times.
         in_program: Whether the program has it; where not, it is an argument in Python alone.
-        help: What it is, where the docstring does not say it: of a type that many doors take.
+        help: What it does, in whole sentences: what the docstring says, or else what is given here.
         needs: Conditions on other settings without which this one has no effect (see `Needs`).
         write: Of an option of the program alone: name of the result's method that writes to its value.
         writes: Of an output: how the names of what it writes end
             (`foils.runtime.files.check_output`). None: it is no output, and a text that its metavar
             calls a file, a model or a collection may name what is read.
+        name: Of the keyword argument.
+        annotation: Its type.
+        default: `inspect.Parameter.empty` where there is none.
+        heading: Of the group that it belongs to.
+        positional: Whether it is an argument of the program, not an option.
+        all_needs: What it needs of other settings to have an effect, by itself and in its door.
     """
 
     flag: str = ""
@@ -93,6 +101,12 @@ class Option:
     needs: Needs = ()
     write: str = ""
     writes: tuple[str, ...] = ()
+    name: str = ""
+    annotation: Any = str
+    default: Any = inspect.Parameter.empty
+    heading: str = ""
+    positional: bool = False
+    all_needs: tuple[Needs, ...] = ()
 
     def allowed(self) -> list[str]:
         """Return the names that are allowed, in their order; empty: any value."""
@@ -103,6 +117,12 @@ class Option:
         """What values are expected, in words; empty: any."""
         bounds = {"at least": self.least, "above": self.above, "at most": self.most}
         return " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if isfinite(bound))
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of its values: the members of a union, or the one type."""
+        union = get_origin(self.annotation) in (Union, UnionType)
+        return get_args(self.annotation) if union else (self.annotation,)
 
     def check(self, name: str, value: Any) -> None:
         """Raise an InputError where a value (or one of several) is outside the range or not an allowed name.
@@ -119,49 +139,6 @@ class Option:
                 if not (self.least <= number <= self.most and number > self.above and isfinite(number)):
                     raise InputError(f"{name} {number:g}; expected {self.range}")
 
-
-NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder
-    r"\b(FILE|FOLDER|MODEL|COLLECTION|SOURCE|STUDY|BASE|TUNED|RATED|JUDGE|TEACHER|ENCODER|RUN|WHO)\b"
-)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One option: what the API, the program and the reference are made of.
-
-    Attributes:
-        name: of the keyword argument.
-        annotation: its type.
-        option: its range, and what the program needs.
-        default: `inspect.Parameter.empty` where there is none.
-        help: what it does, in whole sentences.
-        heading: of the group that it belongs to.
-        needs: what it needs of other settings to have an effect: its option's, its group's, and its door's.
-        positional: whether it is an argument of the program, not an option.
-    """
-
-    name: str
-    annotation: Any
-    option: Option
-    default: Any
-    help: str
-    heading: str = ""
-    needs: tuple[Needs, ...] = ()
-    positional: bool = False
-
-    @property
-    def flag(self) -> str:
-        """The name that the program has for it."""
-        if self.positional:
-            return self.option.metavar or self.name.upper()
-        return self.option.flag or f"--{self.name.replace('_', '-')}"
-
-    @property
-    def kinds(self) -> tuple[Any, ...]:
-        """The types of its values: the members of a union, or the one type."""
-        union = get_origin(self.annotation) in (Union, UnionType)
-        return get_args(self.annotation) if union else (self.annotation,)
-
     def checked(self, value: Any) -> Any:
         """Return a value of it: a text is read by the option's `parse`, or as JSON where the setting takes no texts.
 
@@ -173,27 +150,32 @@ class Setting:
                 text that is not of its form.
             UnknownNameError: the value is not one of the allowed names.
         """
-        option, kinds, name = self.option, {*self.kinds}, spelled(self.name)
+        kinds, name = {*self.kinds}, spelled(self.name)
         sequence = next((get_origin(kind) for kind in self.kinds if get_origin(kind) in (list, tuple)), None)
-        if option.parse is not None and option.repeated and isinstance(value, (str, list)):
-            value = option.parse(several(value))
+        if self.parse is not None and self.repeated and isinstance(value, (str, list)):
+            value = self.parse(several(value))
         elif isinstance(value, str) and value != self.default:
-            if option.parse is not None:
-                value = option.parse(value)
+            if self.parse is not None:
+                value = self.parse(value)
             elif str not in kinds:
                 value = sequence([value]) if sequence else _read_value(value)
-        option.check(name, value)
+        self.check(name, value)
         if bool in kinds:
             expected, fits = "true or false", not isinstance(value, str)
         else:
-            number, expected = (Real, "a number") if float in kinds else (Integral, "a whole number")
-            fits = isinstance(value, number) and not isinstance(value, bool)
+            kind, expected = (Real, "a number") if float in kinds else (Integral, "a whole number")
+            fits = isinstance(value, kind) and not isinstance(value, bool)
         if kinds <= {bool, int, float, type(None)} and not fits and not (value is None and type(None) in kinds):
             raise InputError(f"{name} {value!r}; expected {expected}")
         return float(value) if type(value) is int and float in kinds and int not in kinds else value
 
 
-def _checked(settings: Iterable[Setting], values: Mapping[str, Any]) -> dict[str, Any]:
+NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose value may be a file or folder
+    r"\b(FILE|FOLDER|MODEL|COLLECTION|SOURCE|STUDY|BASE|TUNED|RATED|JUDGE|TEACHER|ENCODER|RUN|WHO)\b"
+)
+
+
+def _checked(settings: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of settings, each checked; an InputError names all that are outside their ranges."""
     checked, outside = {}, []
     for setting in settings:
@@ -213,7 +195,6 @@ class Settings:
 
     Attributes:
         heading: of these options in the program's help.
-        needs: conditions on other settings without which all of these have no effect.
 
     Raises:
         InputError: values outside their ranges; all are named.
@@ -221,7 +202,6 @@ class Settings:
     """
 
     heading: ClassVar[str] = ""
-    needs: ClassVar[Needs] = ()
 
     def __post_init__(self) -> None:
         filled = [setting for setting in settings_of(type(self)) if getattr(self, setting.name) is not None]
@@ -238,7 +218,7 @@ class Settings:
         return {each.name: getattr(self, each.name) for each in chosen if getattr(self, each.name) != each.default}
 
 
-def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
+def settings_of(cls: type[Settings]) -> tuple[Option, ...]:
     """Return the settings that a dataclass defines, in their order.
 
     A class may leave the help of inherited fields to the class that it has them from.
@@ -247,7 +227,7 @@ def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
 
 
 @functools.cache
-def _read(cls: Any) -> tuple[Setting, ...]:
+def _read(cls: Any) -> tuple[Option, ...]:
     hints, plain = get_type_hints(cls, include_extras=True), get_type_hints(cls)
     texts = {name: text for each in reversed(cls.__mro__) for name, text in _documented(each.__doc__ or "").items()}
     settings = []
@@ -256,15 +236,15 @@ def _read(cls: Any) -> tuple[Setting, ...]:
         if field.default_factory is not MISSING:
             default = field.default_factory()
         setting = _setting(field.name, hints[field.name], plain[field.name], default, texts)
-        settings.append(replace(setting, heading=cls.heading, needs=(cls.needs, *setting.needs)))
+        settings.append(replace(setting, heading=cls.heading))
     return tuple(settings)
 
 
-def _setting(name: str, annotation: Any, plain: Any, default: Any, texts: Mapping[str, str]) -> Setting:
+def _setting(name: str, annotation: Any, plain: Any, default: Any, texts: Mapping[str, str]) -> Option:
     """A setting whose `Option`, where it has one, is the outermost of its annotation; `plain` is that without any."""
     notes = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     option = next((each for each in reversed(notes) if isinstance(each, Option)), Option())
-    return Setting(name, plain, option, default, texts.get(name) or option.help, needs=(option.needs,))
+    return replace(option, name=name, annotation=plain, default=default, help=texts.get(name) or option.help)
 
 
 def _documented(docstring: str) -> dict[str, str]:
@@ -330,7 +310,7 @@ def door(
 
     arguments = ""
     for each in settings.values():
-        names, bounds = each.option.allowed(), each.option.range
+        names, bounds = each.allowed(), each.range
         words = [each.help, f"One of {', '.join(names)}." if names else "", f"Range: {bounds}." if bounds else ""]
         arguments += f"    {each.name}: {' '.join(filter(None, words))}\n"
     before, separator, after = inspect.cleandoc(function.__doc__ or "").partition("Args:\n")
@@ -343,14 +323,14 @@ def door(
 
 def _taken(
     function: Callable[..., Any], needs: Mapping[str, Needs]
-) -> tuple[list[tuple[str, type[Settings]]], dict[str, Setting], list[inspect.Parameter]]:
+) -> tuple[list[tuple[str, type[Settings]]], dict[str, Option], list[inspect.Parameter]]:
     """A door's groups, its settings by name (the fields of groups in their places), and its parameters."""
     hints, plain = get_type_hints(function, include_extras=True), get_type_hints(function)
     texts = _documented(function.__doc__ or "")
-    groups, settings, parameters = list[tuple[str, type[Settings]]](), dict[str, Setting](), list[inspect.Parameter]()
+    groups, settings, parameters = list[tuple[str, type[Settings]]](), dict[str, Option](), list[inspect.Parameter]()
     for name, parameter in inspect.signature(function).parameters.items():
         setting, place = _setting(name, hints[name], plain[name], parameter.default, texts), parameter.kind
-        members: tuple[Setting, ...] = (setting,)
+        members: tuple[Option, ...] = (setting,)
         kind = setting.annotation
         if isinstance(kind, type) and issubclass(kind, Settings):
             groups.append((name, kind))
@@ -359,13 +339,13 @@ def _taken(
             if base is not inspect.Parameter.empty:
                 members = tuple(replace(each, default=getattr(base, each.name)) for each in members)
         for each in members:
-            if each.name in settings:
-                raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
             wanted = (needs[key] for key in dict.fromkeys((name, each.name)) if key in needs)
             annotation = each.annotation | None if each.default is None else each.annotation
-            positional = place is inspect.Parameter.POSITIONAL_OR_KEYWORD and not each.option.flag
-            wants = (*each.needs, *wanted)
-            settings[each.name] = replace(each, annotation=annotation, needs=wants, positional=positional)
+            positional = place is inspect.Parameter.POSITIONAL_OR_KEYWORD and not each.flag
+            flag = each.metavar or each.name.upper() if positional else each.flag or f"--{each.name.replace('_', '-')}"
+            settings[each.name] = replace(
+                each, annotation=annotation, flag=flag, positional=positional, all_needs=(each.needs, *wanted)
+            )
             parameters.append(inspect.Parameter(each.name, place, default=each.default, annotation=annotation))
     return groups, settings, parameters
 
@@ -400,7 +380,7 @@ def refuse(options: Mapping[str, Any], why: str) -> None:
         raise InputError(f"{', '.join(named)}: no effect {why}")
 
 
-def refuse_idle(settings: Mapping[str, Setting], values: dict[str, Any], grouped: dict[str, Any]) -> None:
+def refuse_idle(settings: Mapping[str, Option], values: dict[str, Any], grouped: dict[str, Any]) -> None:
     """Raise an InputError that names every setting that is given and has no effect beside the others.
 
     Args:
@@ -413,7 +393,7 @@ def refuse_idle(settings: Mapping[str, Setting], values: dict[str, Any], grouped
         value = values[name]
         if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
             continue
-        why = next(filter(None, (_why_idle(needs, grouped) for needs in setting.needs if needs)), "")
+        why = next(filter(None, (_why_idle(needs, grouped) for needs in setting.all_needs if needs)), "")
         if why:
             idle.setdefault(why, []).append(_with_value(name, value))
     if idle:
@@ -458,7 +438,7 @@ def _with_value(name: str, value: Any) -> str:
     return " ".join([name, *(str(each) if isinstance(each, _PLAIN) else type(each).__name__ for each in values)])
 
 
-def check_places(settings: Iterable[Setting], values: Mapping[str, Any]) -> list[Path]:
+def check_places(settings: Iterable[Option], values: Mapping[str, Any]) -> list[Path]:
     """Refuse outputs that another option reads or writes, or whose names say another form; return what is read.
 
     Args:
@@ -472,14 +452,14 @@ def check_places(settings: Iterable[Setting], values: Mapping[str, Any]) -> list
     read = [
         path
         for setting, value in settings_given
-        if not setting.option.writes and NAMES_INPUT.search(setting.option.metavar or setting.name.upper())
+        if not setting.writes and NAMES_INPUT.search(setting.metavar or setting.name.upper())
         for path in _existing(value)
     ]
     places = dict[Path, str]()
     for setting, value in settings_given:
-        if setting.option.writes and isinstance(value, (str, PurePath)) and str(value) != STANDARD:
+        if setting.writes and isinstance(value, (str, PurePath)) and str(value) != STANDARD:
             place = Path(value)
-            check_output(place, setting.option.writes, read, spelled(setting.name))
+            check_output(place, setting.writes, read, spelled(setting.name))
             before = places.setdefault(place.resolve(), setting.name)
             if before != setting.name and (place.is_file() or not place.exists()):
                 problem = f"{spelled(before)} and {spelled(setting.name)} both write {value}"

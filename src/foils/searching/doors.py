@@ -290,15 +290,13 @@ class SearchSettings(Settings):
             as nDCG@10.
     """
 
-    needs = OF_SPLITS
-
     split: str = "test"
     feedback_depth: Annotated[int, Option(least=1, needs=SHARPENED)] = FEEDBACK_DEPTH
     tune: Annotated[str | None, Option(metavar="SPLIT", needs={"dimensions": ["dime", "eclipse"]})] = None
     measure: Annotated[str, Option(needs={"tune": True})] = "nDCG@10"
 
 
-@door(needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25})
+@door(needs={**dict.fromkeys(_OF_VECTORS, EMBEDS), "lexical": RANKS_BY_BM25, "searching": OF_SPLITS})
 def search(
     collection: CollectionLike,
     *,

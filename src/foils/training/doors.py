@@ -92,7 +92,7 @@ def _beside_pairs(rows: int, steps: int, pairs: int, of_pairs: TrainSettings) ->
     return [f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}"]
 
 
-@door(needs={"similarity": {"reranker": False}, "document_prompt": {"reranker": False}})
+@door(needs={name: {"reranker": False} for name in ("method", "similarity", "document_prompt")})
 def train(
     collection: CollectionLike,
     source: Annotated[SourceLike | None, Option(metavar="SOURCE")] = None,

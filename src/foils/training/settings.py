@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.batching.methods import METHODS
 from foils.data.read import CollectionLike
@@ -14,7 +14,7 @@ from foils.data.sources import SourceLike
 from foils.data.tables import Provenance
 from foils.encode.models import STATIC, length_of
 from foils.runtime.errors import InputError
-from foils.runtime.options import Needs, Option, Settings, settings_option, spelled
+from foils.runtime.options import Option, Settings, settings_option, spelled
 from foils.runtime.results import Result, Table, counted, number
 
 if TYPE_CHECKING:
@@ -163,7 +163,6 @@ class MethodSettings(Settings):
     """
 
     heading = "Method"
-    needs: ClassVar[Needs] = {"reranker": False}
 
     batches: Annotated[str, Option(names=ways_of_batching)] = "random"
     batch_settings: Annotated[
