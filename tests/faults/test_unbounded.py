@@ -91,8 +91,12 @@ def test_a_table_of_negatives_that_unpacks_to_gigabytes(tmp_path, small, name):
             refused(r"bomb\.parquet: its .* bytes unpack to more than", read, path, error=FormatError)
 
 
-def test_lists_of_one_text(tmp_path):
-    texts = pa.ListArray.from_arrays(pa.array([0, 10_000]), pa.array(["x" * 1_000] * 10_000))
+@pytest.mark.parametrize("record", [False, True])
+def test_lists_of_one_text(tmp_path, record):
+    values = pa.array(["x" * 1_000] * 10_000)
+    if record:
+        values = pa.StructArray.from_arrays([values, values], ["text", "title"])
+    texts = pa.ListArray.from_arrays(pa.array([0, 10_000]), values)
     path = tmp_path / "lists.parquet"
     pq.write_table(pa.table({"query": ["q"], "positive": texts}), path, compression="zstd")
     assert len(load_collection(path).documents) == 1

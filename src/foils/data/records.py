@@ -22,7 +22,7 @@ from typing import IO, Any, cast
 
 import pyarrow as pa
 
-from foils.data.tables import BYTES, MOST, longest_text, opened_parquet, pieces
+from foils.data.tables import BYTES, MOST, bytes_of_row, opened_parquet, pieces
 from foils.runtime import memory, progress
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.files import CHANGED, existing_file, unsealed
@@ -388,10 +388,7 @@ def _parquet(path: Path) -> Records:
     def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
         # bytes of a column, at once
         with opened_parquet(path, pre_buffer=False, buffer_size=1 << 20) as opened:
-            groups = map(opened.metadata.row_group, range(opened.num_row_groups))
-            average = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-            longest = max(average, longest_text(opened, path), 1)
-            yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / longest)))))
+            yield from _rows(opened.iter_batches(max(1, min(MOST, BYTES // bytes_of_row(opened, path)))))
 
     with opened_parquet(path) as opened:
         return Records(str(path), tuple(opened.schema_arrow.names), read, (path,))

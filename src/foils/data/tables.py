@@ -205,52 +205,49 @@ def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
 
     Raises:
         InputError: there is no such file.
-        FormatError: the file is not Parquet, damaged, or stands for too much (`longest_text`).
+        FormatError: the file is not Parquet, damaged, or stands for too much (`bytes_of_row`).
     """
     with opened_parquet(existing_file(path), page_checksum_verification=True) as opened:
-        longest_text(opened, Path(path))
+        bytes_of_row(opened, Path(path))
         table = opened.read()
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
     return table.replace_schema_metadata(None), provenance
 
 
-def longest_text(opened: pq.ParquetFile, path: Path) -> int:
-    """Return the bytes of the longest text that stands for many rows of a Parquet file: in a dictionary of a column.
+def bytes_of_row(opened: pq.ParquetFile, path: Path) -> int:
+    """Return the bytes of a Parquet file's rows, unpacked: of an average one, with the longest text of each dictionary.
+
+    A text that stands for many rows lies there once, in a dictionary.
 
     Raises:
         FormatError: the file unpacks to more than the memory budget and a thousand times its size,
             or a row does to more than the budget.
     """
-    metadata, longest, total = opened.metadata, 0, 0
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-    chunks = [(at, group.column(each)) for at, group in enumerate(groups) for each in range(metadata.num_columns)]
-    limit = max(memory.budget(), MOST_UNPACKED * path.stat().st_size)
-    if sum(chunk.total_uncompressed_size for _, chunk in chunks) <= limit:
-        texts = sorted({chunk.path_in_schema for _, chunk in chunks if chunk.physical_type == "BYTE_ARRAY"})
-        with opened_parquet(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20) as keyed:
-            for at, chunk in chunks:
-                size = 8  # bytes of a value
-                if chunk.path_in_schema in texts and chunk.num_values * chunk.total_uncompressed_size > BYTES:
-                    first = next(keyed.iter_batches(1, row_groups=[at], columns=[chunk.path_in_schema]), None)
-                    text = 0 if first is None else _longest_key(first.column(0))
-                    longest = max(longest, text * -(-chunk.num_values // max(groups[at].num_rows, 1)))
-                    size += text
-                total += chunk.num_values * size + chunk.total_uncompressed_size
-        if total <= limit and longest <= memory.budget():
-            return longest
-    problem = f"its {path.stat().st_size:,} bytes unpack to more than {limit >> 20:,} MiB"
-    raise FormatError(f"{problem}; make it again, or set FOILS_MEMORY to more", path)
+    limit, total, longest = max(memory.budget(), MOST_UNPACKED * path.stat().st_size), 0, 1.0
+    texts = [column.path for column in opened.schema if column.physical_type == "BYTE_ARRAY"]
+    with opened_parquet(path, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20) as keyed:
+        for at in range(keyed.num_row_groups):
+            group, of_group = keyed.metadata.row_group(at), 0
+            for chunk in map(group.column, range(group.num_columns)):
+                of_group += 8 * chunk.num_values + chunk.total_uncompressed_size
+                if chunk.path_in_schema in texts and total + of_group <= limit and group.num_rows:
+                    first = next(keyed.iter_batches(1, row_groups=[at], columns=[chunk.path_in_schema]))
+                    of_group += chunk.num_values * _longest_key(first.column(0))
+            total += of_group
+            longest = max(longest, of_group / max(group.num_rows, 1))
+    if total > limit or longest > memory.budget():
+        problem = f"its {path.stat().st_size:,} bytes unpack to more than {limit >> 20:,} MiB"
+        raise FormatError(f"{problem}; make it again, or set FOILS_MEMORY to more", path)
+    return int(longest)
 
 
 def _longest_key(column: Any) -> int:
-    """The bytes of the longest text of a column's dictionary; the column may be of lists of texts."""
-    while not kinds.is_dictionary(column.type):
-        children = column.flatten() if hasattr(column, "flatten") else []
-        if isinstance(children, list) or children.type == column.type:
-            return 0
-        column = children
-    return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0)
+    """The bytes of the longest text of a column's dictionary, which may lie in lists and records."""
+    while hasattr(column, "flatten"):
+        children = column.flatten()
+        column = children[0] if isinstance(children, list) else children
+    return int(pc.max(pc.binary_length(column.dictionary)).as_py() or 0) if kinds.is_dictionary(column.type) else 0
 
 
 @contextmanager
