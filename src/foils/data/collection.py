@@ -675,10 +675,13 @@ class _Reader:
         """
         repeated = np.not_equal(first, np.arange(len(first)))
         rows = np.flatnonzero(repeated)
-        earlier, later = ([take(column, at).to_pylist() for column in table.columns] for at in (first[rows], rows))
-        for row, one, other in zip(rows.tolist(), zip(*earlier, strict=True), zip(*later, strict=True), strict=True):
+        earlier, later = (
+            pa.table([take(column, at) for column in table.columns], table.schema).to_pylist()
+            for at in (first[rows], rows)
+        )
+        for row, one, other in zip(rows.tolist(), earlier, later, strict=True):
             if one != other:
-                ids = ", ".join(map(repr, other[: 2 if kind == "judgements" else 1]))
+                ids = ", ".join(repr(value) for name, value in other.items() if name.endswith("_id"))
                 earliest = f"first on line {lines[first[row]]}"
                 complaints.add(f"duplicate id {ids} ({earliest}) with another {table.column_names[-1]}", lines[row])
         complaints.raise_if_any()

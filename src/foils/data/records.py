@@ -395,33 +395,28 @@ def _parquet(path: Path) -> Records:
 
 
 def _delimited(path: Path, by_name: str) -> Records:
-    _, first = next(every_line(path, Complaints(path)), (0, ""))
+    complaints = Complaints(path)
+    first_line, first = next(numbered_lines(path, complaints), (1, ""))
+    complaints.raise_if_any()
     delimiter = max((by_name, ",", ";", "\t", "|"), key=re.sub(r'"[^"]*"', "", first).count)
+    header = [name.strip() for name in next(csv.reader(first.splitlines(), delimiter=delimiter), [])]
+    if not any(header) or len({*header}) < len(header):
+        raise FormatError(f"the first line is {', '.join(header)!r:.150}; expected the columns' names", path, 1)
 
-    def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
+    def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
         lines = (f"{text}\n" for _, text in every_line(path, complaints))
         reader, begin = csv.reader(lines, delimiter=delimiter, strict=True), 1
         try:
             for fields in reader:
-                if fields:
-                    yield begin, fields
+                if begin > first_line and len(fields) == len(header):
+                    yield begin, dict(zip(header, fields, strict=True))
+                elif begin > first_line and fields:
+                    problem = f"{len(fields)} fields, expected {len(header)}; a text that holds {delimiter!r} is quoted"
+                    complaints.add(problem, begin)
                 begin = reader.line_num + 1
         except csv.Error as error:
             complaints.add(f"malformed record ({error}); quote texts with quotes; end lines by a line feed", begin)
 
-    def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
-        for line, fields in islice(rows(complaints), 1, None):
-            if len(fields) == len(header):
-                yield line, dict(zip(header, fields, strict=True))
-            else:
-                problem = f"{len(fields)} fields, expected {len(header)}; a text that holds {delimiter!r} is quoted"
-                complaints.add(problem, line)
-
-    complaints = Complaints(path)
-    header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
-    complaints.raise_if_any()
-    if not any(header) or len({*header}) < len(header):
-        raise FormatError(f"the first line is {', '.join(header)!r:.150}; expected the columns' names", path, 1)
     return Records(str(path), tuple(header), read, (path,))
 
 
