@@ -97,8 +97,9 @@ def test_tables_are_checked_as_files_are(small: Collection) -> None:
     assert labels({**one, "relevant": None, "judge": "person"}, one).table["relevant"].to_pylist() == [1]
     for wrong, message in (
         ([one, {**one, "relevant": 0}], "person judged query 'q1', document 'd1' as 1 above, and as 0 here"),
-        ([{**one, "relevant": 2}], "neither 0 nor 1"),
-        ([{**one, "probability": 1.5}], r"not in \(0, 1\]"),
+        ([{**one, "relevant": 2}], "relevant is 0, 1 or empty"),
+        ([{**one, "probability": 0.0}], r"in \(0, 1\]"),
+        ([{**one, "probability": 1.5}], r"in \(0, 1\]"),
         ([{**one, "doc_id": None}], "needs a query_id"),
     ):
         with pytest.raises(InputError, match=message):

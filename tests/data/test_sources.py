@@ -151,7 +151,7 @@ TRIPLET = {"anchor": Q5, "positive": "x", "negative": "y"}
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"positive": "x", "negative": "y"}, "the record has neither a query nor the id of one"),
+        ({"positive": "x", "negative": "y"}, "unknown query_id None: the collection small has no such query"),
         ({"query_id": "q9"}, "unknown query_id 'q9': the collection small has no such query"),
         (
             {"query": "never asked", "negative": "y"},

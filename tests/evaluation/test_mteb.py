@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from foils.data.read import collection_from_mteb
+from foils.data import load_collection
 from foils.encode import SentenceEncoder
 from foils.evaluation import measure_run
 from foils.searching import DimensionSettings, embed_collection, search_collection
@@ -73,9 +73,20 @@ def test_the_example_of_the_docs_gives_our_figures(method, monkeypatch):
     assert found["results"].model_name == "foils/static"
 
 
-def test_a_task_becomes_a_collection():
+@pytest.fixture
+def read(monkeypatch):
+    """What reads a task that mteb gives by its name."""
+
+    def opened(task):
+        monkeypatch.setattr(mteb, "get_task", lambda name: task)
+        return load_collection("mteb:MadeUpRetrieval")
+
+    return opened
+
+
+def test_a_task_becomes_a_collection(read):
     made = made_up()
-    found = collection_from_mteb(task_of(made))
+    found = read(task_of(made))
     assert found.name == "MadeUpRetrieval"
     assert found.splits == ["dev", "test"]
     assert found.documents["text"].to_pylist() == made.documents["text"].to_pylist()
@@ -89,14 +100,14 @@ def loaded(seed=0):
     return task
 
 
-def test_what_is_refused():
-    refused("no retrieval task", collection_from_mteb, made_up())
-    refused(r"instruction; .* and no instruction", collection_from_mteb, task_of(made_up(), instructions=True))
+def test_what_is_refused(read):
+    refused("MadeUpRetrieval is a Collection, no retrieval task", read, made_up())
+    refused(r"instruction; .* and no instruction", read, task_of(made_up(), instructions=True))
     languages, two, images = loaded(), loaded(), loaded()
     languages.dataset = {"deu": languages.dataset["default"], "eng": languages.dataset["default"]}
-    refused("in several languages, deu, eng; a collection is of one", collection_from_mteb, languages)
+    refused("in several languages, deu, eng; a collection is of one", read, languages)
     two.dataset["default"]["test"]["corpus"] = loaded(seed=1).dataset["default"]["test"]["corpus"]
-    refused(r"'.*' of the corpus of MadeUpRetrieval has .*; an id has one text", collection_from_mteb, two)
+    refused(r"'.*' of the corpus of MadeUpRetrieval has .*; an id has one text", read, two)
     dev = images.dataset["default"]["dev"]
     dev["corpus"] = dev["corpus"].rename_column("text", "image")
-    refused(r"has .*image.*; an id has one text", collection_from_mteb, images)
+    refused(r"has .*image.*; an id has one text", read, images)

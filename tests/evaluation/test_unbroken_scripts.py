@@ -41,17 +41,6 @@ def test_mining_names_the_analyser_and_finds_what_resembles() -> None:
     assert int(mined.keep.sum()) == 200 * 5
 
 
-def test_describe_warns_where_documents_have_one_token() -> None:
-    def warned(texts: list[str]) -> bool:
-        documents = {f"d{at}": text for at, text in enumerate(texts)}
-        collection = foils.Collection.from_dicts("made", documents, {"q": "?"}, {"test": {"q": {"d0": 1}}})
-        return any("single word" in warning for warning in foils.describe(collection).warnings)
-
-    assert warned(["apple", "pears", "figs", "two words"])
-    assert not warned(["apple", "two words", "three words now"])
-    assert not warned(["北京是首都", "我喜欢茶", "今天下雨"])
-
-
 @pytest.mark.parametrize(("language", "found"), [("Chinese", "none"), ("Thai", "none")])
 def test_what_is_measured_names_how_bm25_read_the_texts(language: str, found: str) -> None:
     collection = unbroken_pairs(language)

@@ -17,14 +17,12 @@ from foils.data.negatives import KNOWN, REQUIRED, Negatives
 from foils.data.pairs import split_queries, split_sizes
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import pieces
-from foils.data.tokens import alphanumeric
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
 from foils.runtime.options import door
 from foils.runtime.results import Result, Table, number
 
 EXAMPLES = 3
-SAMPLE = 1_000  # documents whose words are counted
 SHOWN = 160  # characters of an example
 LONG = 300  # words beyond which encoders with 512 tokens cut a text
 
@@ -114,8 +112,6 @@ def describe(collection: CollectionLike, *, reading: CollectionSettings) -> Desc
     (documents, equal_documents), (queries, equal_queries) = map(_lengths, (loaded.documents, loaded.queries))
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
     examples = [loaded.query_texts(positives.query_rows[shown]), loaded.document_texts(positives.first[shown])]
-    some = np.unique(np.linspace(0, len(loaded.documents) - 1, SAMPLE).astype(int))
-    single = float(np.mean([len({*alphanumeric(text)}) <= 1 for text in loaded.document_texts(some)]))
     return Description(
         name=loaded.name,
         digest=loaded.digest,
@@ -126,18 +122,17 @@ def describe(collection: CollectionLike, *, reading: CollectionSettings) -> Desc
         equal_queries=equal_queries,
         splits=splits,
         examples=[(_short(query), _short(document)) for query, document in zip(*examples, strict=True)],
-        warnings=_warnings(splits, equal_documents, single, documents[1]),
+        warnings=_warnings(splits, equal_documents, documents[1]),
         read_as=loaded.read_as,
     )
 
 
-def _warnings(splits: Mapping[str, SplitFacts], equal: int, single: float, long: int) -> list[str]:
+def _warnings(splits: Mapping[str, SplitFacts], equal: int, long: int) -> list[str]:
     """Return what one should know before training, in sentences.
 
     Args:
         splits: by name.
         equal: documents that have copies.
-        single: share of the documents that have a single word, in [0, 1].
         long: words that 95 of 100 documents have at most.
     """
     warnings = []
@@ -154,8 +149,6 @@ def _warnings(splits: Mapping[str, SplitFacts], equal: int, single: float, long:
             warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
     if equal:
         warnings.append(f"{equal:,} documents have copies; a positive's copy looks like a hard negative.")
-    if single > 0.5:
-        warnings.append(f"{100 * single:.0f} % of the documents have a single word: BM25 finds little here.")
     if long > LONG:
         warnings.append(f"One document in twenty has more than {long:,} words; encoders cut long texts.")
     return warnings

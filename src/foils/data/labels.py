@@ -285,22 +285,20 @@ def _check(
         key = each["query_id"], each["doc_id"], each["judge"]
         before = rows[first.setdefault(key, row)]
         unknown_ids = [f"{name} {each[name]!r}" for name, is_unknown in unknown.items() if is_unknown[row]]
-        answers = {before["relevant"], each["relevant"]} - {None}
-        problem = ""
+        answers, probability = {before["relevant"], each["relevant"]} - {None}, each["probability"]
+        if before["relevant"] is None:
+            first[key] = row
         if each["query_id"] is None or each["doc_id"] is None:
-            problem = "a label needs a query_id and a doc_id"
-        elif not answers <= {0, 1}:
-            problem = "relevant is neither 0 nor 1; leave it empty where not judged"
-        elif each["probability"] is not None and not 0 < each["probability"] <= 1:
-            problem = "a probability of being drawn is not in (0, 1]; leave it empty where not drawn"
+            complaints.add("a label needs a query_id and a doc_id", line_of.get(row))
+        elif not answers <= {0, 1} or not (probability is None or 0 < probability <= 1):
+            problem = "relevant is 0, 1 or empty, and a probability of being drawn is in (0, 1] or empty"
+            complaints.add(problem, line_of.get(row))
         elif len(answers) > 1:
             problem = f"{each['judge']} judged query {each['query_id']!r}, document {each['doc_id']!r} as"
             problem += f" {before['relevant']} above, and as {each['relevant']} here; keep one of the two"
+            complaints.add(problem, line_of.get(row))
         elif unknown_ids:
             problem = f"unknown {' and '.join(unknown_ids)} (a spreadsheet may have changed it, as 007 to 7)"
-        elif before["relevant"] is None:
-            first[key] = row
-        if problem:
             complaints.add(problem, line_of.get(row))
     complaints.raise_if_any()
     return np.sort(np.array(list(first.values()), np.int64))

@@ -177,8 +177,6 @@ class Columns:
             wrong = role in ONE and len(listed) > 1 if listed else role in NEEDED
             if wrong and not self.of_source:
                 raise self._wrong(role, fields.get(self.names[role][0]), READ_AS[role][1])
-        if self.of_source and not {"query", "query_id"} & first.keys():
-            raise InputError("the record has neither a query nor the id of one")
         positives, negatives = values.get("positive", []), values.get("negative", [])
         doc_id, title = first.get("doc_id"), first.get("title")
         if doc_id or title:

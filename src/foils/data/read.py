@@ -358,22 +358,23 @@ def _hf_splits(
     return splits, tuple(Path(file["filename"]) for rows in splits.values() for file in rows.cache_files)
 
 
-def collection_from_mteb(task: Any) -> Collection:
-    """Return a retrieval task of mteb as a collection; the task loads its data if it has not.
+def read_mteb(name: str) -> Collection:
+    """Read a retrieval task of mteb, of text, in one language, without instructions.
 
     Args:
-        task: of `mteb.get_task`, of text, in one language, without instructions. Its splits are those that it
-            evaluates.
+        name: of the task. Its splits are those that it evaluates.
 
     Raises:
         MissingExtraError: without the package mteb.
         InputError: no retrieval task, several languages, no texts, or an id with two texts.
     """
-    if not isinstance(task, require("mteb", "mteb").abstasks.AbsTaskRetrieval):
-        raise InputError(f"{type(task).__name__} is no retrieval task of mteb; give one, as of mteb.get_task")
-    name = task.metadata.name
-    task.load_data()
-    task.convert_v1_dataset_format_to_v2(num_proc=None)
+    mteb = require("mteb", "mteb")
+    with fetching(f"mteb:{name}"):
+        task = mteb.get_task(name)
+        if not isinstance(task, mteb.abstasks.AbsTaskRetrieval):
+            raise InputError(f"{name} is a {type(task).__name__}, no retrieval task of mteb")
+        task.load_data()
+        task.convert_v1_dataset_format_to_v2(num_proc=None)
     if "default" not in task.dataset:  # mteb's name for the data of a task that is not in several languages
         raise InputError(f"{name} is in several languages, {', '.join(task.dataset)}; a collection is of one")
     parts, texts = task.dataset["default"], {"corpus": dict[str, Any](), "queries": dict[str, Any]()}
@@ -404,14 +405,9 @@ def _pydocs(named: str) -> Collection:
     return build("pydocs", ("pydocs", version("foils"), python_version(), *versions), make)
 
 
-def _mteb(name: str) -> Collection:
-    with fetching(f"mteb:{name}"):
-        return collection_from_mteb(require("mteb", "mteb").get_task(name))
-
-
 # what stands before the colon of a name -> what opens the rest of it
 OPENERS: dict[str, Callable[[str], Collection | dict[str, Records]]] = {
-    "ir_datasets": read_ir_datasets, "hf": read_hf, "mteb": _mteb, "pydocs": _pydocs,
+    "ir_datasets": read_ir_datasets, "hf": read_hf, "mteb": read_mteb, "pydocs": _pydocs,
 }  # fmt: skip
 
 

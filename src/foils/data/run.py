@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -103,29 +102,27 @@ class Run:
         Raises:
             FormatError: lines that are not of this form, with their numbers.
         """
-        complaints, tags, seen = Complaints(path), set[str](), dict[tuple[str, str], int]()
-        rows: dict[str, list[tuple[str, int, float]]] = {}  # of each query
+        complaints, tags = Complaints(path), set[str]()
+        rows: dict[str, dict[str, tuple[int, int, float]]] = {}  # query -> document -> line, rank, score
         for line, text in numbered_lines(path, complaints):
             fields = text.split()
             if len(fields) != 6:
                 complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
                 continue
             query, _, document, rank, written, tag = fields
-            score = float(written) if NUMBER.fullmatch(written) else np.nan
+            score, ranked = float(written) if NUMBER.fullmatch(written) else np.nan, rows.setdefault(query, {})
             if not np.isfinite(score):
                 complaints.add(f"the score {written!r} is not a finite number", line)
-                continue
-            before = seen.setdefault((query, document), line)
-            if before != line:
-                complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
+            elif document in ranked:
+                complaints.add(f"{document!r} is ranked for {query!r} on line {ranked[document][0]} already", line)
             else:
-                rows.setdefault(query, []).append((document, whole_number(rank) or 0, score))
+                ranked[document] = line, whole_number(rank) or 0, score
                 tags.add(tag)
         complaints.raise_if_any()
-        for ranked in rows.values():  # sorted once more, by scores, below
-            ranked.sort(key=itemgetter(0), reverse=True)
-            ranked.sort(key=itemgetter(1))
-        scores = {query: {document: score for document, _, score in ranked} for query, ranked in rows.items()}
+        scores = dict[str, dict[str, float]]()
+        for query, ranked in rows.items():  # which are sorted once more, by scores, below
+            by_id = sorted(ranked.items(), reverse=True)
+            scores[query] = {document: row[2] for document, row in sorted(by_id, key=lambda item: item[1][1])}
         return cls.from_dict(scores, name=tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0])
 
     def first(self, depth: int) -> Run:

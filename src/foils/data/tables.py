@@ -154,12 +154,11 @@ def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
         expected = types.get(field.name, field.type)
         if field.type == expected:
             continue
-        value_type = field.type.value_type if kinds.is_dictionary(field.type) else field.type
+        values = field.type.value_type if kinds.is_dictionary(field.type) else field.type
+        fits = _kind(values) in (_kind(expected), "null") or (expected in TEXTS and kinds.is_integer(values))
         try:
-            if not (
-                _kind(value_type) in (_kind(expected), "null") or (expected in TEXTS and kinds.is_integer(value_type))
-            ):
-                raise pa.ArrowInvalid(f"{value_type} is no {expected}")
+            if not fits:
+                raise pa.ArrowInvalid(f"{values} is no {expected}")
             table = table.set_column(at, field.name, table[at].cast(expected))
         except pa.ArrowException:
             wrong.append(f"column {field.name} is {field.type}, expected {expected}")

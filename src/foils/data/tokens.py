@@ -330,14 +330,14 @@ def load_bm25s() -> Any:
     """
     with _ONE_AT_A_TIME:
         if "bm25s" not in sys.modules:
-            before = {name: sys.modules.get(name) for name in ("jax", "jax.lax")}
-            sys.modules.update(dict.fromkeys(before))  # type: ignore[arg-type]  # None: not to be imported
+            before = sys.modules.get("jax.lax")
+            sys.modules["jax.lax"] = None  # type: ignore[assignment]  # not to be imported
             try:
                 import bm25s
             finally:
-                for name in before:
-                    del sys.modules[name]
-                sys.modules.update({name: module for name, module in before.items() if module})
+                del sys.modules["jax.lax"]
+                if before:
+                    sys.modules["jax.lax"] = before
         import bm25s
     return bm25s
 

@@ -296,9 +296,10 @@ def records_of(
     rows = positives.query_rows[:limit]
     ids = collection.queries["query_id"].take(pa.array(rows)).to_pylist()
     records = []
-    for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
-        others = known.of(int(known.places(rows[index : index + 1])[0]))
-        texts = collection.document_texts([positives.of(index)[0], *others])
+    each = zip(ids, collection.query_texts(rows), positives.first[:limit], strict=True)
+    for index, (identifier, query, first) in enumerate(each):
+        _, others = known.pairs_of(rows[index : index + 1])
+        texts = collection.document_texts([first, *others])
         drawn = writing.drawn(np.random.default_rng([seed, int(rows[index]), seeds.WRITTEN]))
         key = digest(decisive, query, texts, drawn)
         records.append(Record(key, identifier, query, tuple(dict.fromkeys(texts)), drawn))
