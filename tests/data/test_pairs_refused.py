@@ -126,7 +126,7 @@ TABLES: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: None, "NoneType is no table; expected a DataFrame"),
     "an empty split": (
         lambda: {"train": pa.table(PAIRS), "test": pa.table(PAIRS).slice(2)},
-        r"Table \(test\): no pairs in this split; leave it out",
+        r"Table \(test\): no pairs in it",
     ),
     "a query in two splits": (
         lambda: {"train": pa.table(PAIRS), "test": pa.table(PAIRS)},

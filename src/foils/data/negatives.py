@@ -136,15 +136,14 @@ class Exported(Result):
 
     def __post_init__(self) -> None:
         check_names("form", [self.form], FORMS)
-        if self.scores:
-            columns = [field.name for field in self.table.table.schema if field.type == pa.float64()]
-            check_names("column of scores", [self.scores], columns)
-        table, queries, positives, negatives = self._rows
+        table, queries, *sides = self._rows
         if not len(queries):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
         if self.scores:
+            columns = [field.name for field in table.table.schema if field.type == pa.float64()]
+            check_names("column of scores", [self.scores], columns)
             scores = table.table[self.scores].to_numpy()
-            missing = [int(np.isnan(scores[rows[rows >= 0]]).sum()) for rows in (positives, negatives)]
+            missing = [int(np.isnan(scores[rows[rows >= 0]]).sum()) for rows in sides]
             if any(missing):
                 lost = f"{missing[0]:,} positives and {missing[1]:,} negatives have no {self.scores}"
                 raise InputError(f"{lost}; score both: score_pairs (a rating has one of each query)")
@@ -168,34 +167,31 @@ class Exported(Result):
         positives[place, ranks_within(place)] = rows
         return table, queries, positives, negatives[chosen]
 
-    @cached_property
-    def _texts(self) -> DocumentTexts:
-        return self._rows[0].texts_in(self.collection)[1]
-
-    def _passages(self, lists: Rows, scores: str) -> Iterator[list[Passage]]:
+    def _passages(self, texts: DocumentTexts, lists: Rows, scores: str) -> Iterator[list[Passage]]:
         """Yield the documents of each list, (n, k) rows of the table, with their scores of a column, if it has a name.
 
         Titles and texts are read together.
         """
         rows, table = lists[lists >= 0], self._rows[0].table
-        documents, titles = np.asarray(self._texts.rows)[rows], np.full(len(rows), "", object)
+        documents, titles = np.asarray(texts.rows)[rows], np.full(len(rows), "", object)
         inside = documents >= 0
         titles[inside] = take(self.collection.documents["title"], documents[inside]).to_pylist()
         values = take(table[scores], rows).to_pylist() if scores else repeat(None)
-        passages = map(Passage, self._texts.take(rows), take(table["doc_id"], rows).to_pylist(), titles, values)
+        passages = map(Passage, texts.take(rows), take(table["doc_id"], rows).to_pylist(), titles, values)
         for count in (lists >= 0).sum(axis=1).tolist():
             yield list(islice(passages, count))
 
     def records(self) -> Iterator[Record]:
         """Yield the records, with their texts, which are read as they are needed."""
-        _, queries, positives, negatives = self._rows
+        table, queries, positives, negatives = self._rows
+        _, texts = table.texts_in(self.collection)
         ranked = self.scores or ("score" if self.form == "tevatron" else "")
         for start in range(0, len(queries), AT_ONCE):
             part = slice(start, start + AT_ONCE)
-            sides = self._passages(positives[part], self.scores), self._passages(negatives[part], ranked)
+            lists = ((positives[part], self.scores), (negatives[part], ranked))
+            sides = (self._passages(texts, *each) for each in lists)
             ids = take(self.collection.queries["query_id"], queries[part]).to_pylist()
-            examples = map(Example, self.collection.query_texts(queries[part]), *sides, ids)
-            for example in examples:
+            for example in map(Example, self.collection.query_texts(queries[part]), *sides, ids):
                 yield from FORMS[self.form](example)
 
     def to_arrow(self) -> pa.Table:
@@ -233,15 +229,10 @@ class Exported(Result):
         return {"form": self.form, "scores": self.scores or None, "split": self.split, **self._counts()}
 
     def _counts(self) -> dict[str, int]:
-        _, queries, *lists = self._rows
-        positives, negatives = (int((rows >= 0).sum()) for rows in lists)
-        others = int(self.table.keep.sum()) - negatives
-        return {
-            "queries": len(queries),
-            "positives": positives,
-            "negatives": negatives,
-            "rows_of_other_queries": others,
-        }
+        _, queries, *sides = self._rows
+        counts = [len(queries), *(int((rows >= 0).sum()) for rows in sides)]
+        counts.append(int(self.table.keep.sum()) - counts[-1])
+        return dict(zip(("queries", "positives", "negatives", "rows_of_other_queries"), counts, strict=True))
 
 
 IDS = {name: pa.string() for name in ("query_id", "doc_id", "source")}

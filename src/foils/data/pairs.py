@@ -459,8 +459,7 @@ class _PairReader:
                         self._pairs.extend((query, row, record.grade, at, line))
         complaints.raise_if_any()
         if of_pairs and len(self._pairs) == begin:
-            what = "in this split; leave it out" if split_of_table else "in it; expected at least one record"
-            raise FormatError(f"no pairs {what}", records.where)
+            raise FormatError("no pairs in it; expected at least one record", records.where)
 
     def _query(self, record: Example, split_of_table: str) -> int:
         """Return the row of a record's query, and note its text and split."""

@@ -199,11 +199,7 @@ def text_field(value: object) -> str | None:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return None
     text = str(value)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return None
-    return text
+    return text if text.isascii() or not SURROGATE.search(text) else None
 
 
 def whole_number(value: Any) -> int | None:
@@ -222,6 +218,9 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
+
+
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no Unicode text holds
 
 
 csv.field_size_limit(LONGEST_LINE)

@@ -60,19 +60,16 @@ class _SourceRows:
     @cached_property
     def _queries(self) -> dict[str, str]:
         """Text of a query, white space squeezed -> its id; of equal texts the first one's."""
-        known: dict[str, str] = {}
-        for row in self.collection.queries.to_pylist():
-            known.setdefault(squeezed(row["text"]), row["query_id"])
-        return known
+        ids, texts = (self.collection.queries[name].to_pylist()[::-1] for name in ("query_id", "text"))
+        return dict(zip(map(squeezed, texts), ids, strict=True))
 
     @cached_property
     def _documents(self) -> dict[str, str]:
         """Text of a document, alone and with its title -> its id; of equal texts the first one's."""
         known: dict[str, str] = {}
-        columns = (self.collection.documents[key].to_pylist() for key in ("doc_id", "title", "text"))
+        columns = (self.collection.documents[key].to_pylist()[::-1] for key in ("doc_id", "title", "text"))
         for doc_id, title, text in zip(*columns, strict=True):
-            known.setdefault(squeezed(f"{title} {text}"), doc_id)
-            known.setdefault(squeezed(text), doc_id)
+            known[squeezed(f"{title} {text}")] = known[squeezed(text)] = doc_id
         return known
 
     def add(self, example: Example) -> None:
@@ -440,9 +437,7 @@ def training_rows(
         UnknownNameError: no such split.
     """
     form = form or ("pairs" if negatives is None else "triplets")
-    best_query, best_document, outside = np.zeros(0, np.int64), np.zeros(0, np.int64), 0
-    if negatives is not None and form != "pairs":
-        best_query, best_document, outside = _rated_best(negatives, collection)
+    best_query, best_document, outside = _rated_best(negatives if form != "pairs" else None, collection)
     positives = collection.labels(split) if len(best_query) else collection.positives(split)
     query_rows, doc_rows = positives.pairs()
     allowed = ranks_within(query_rows) < max_positives
@@ -475,10 +470,10 @@ def training_rows(
     )
 
 
-def _rated_best(negatives: Negatives, collection: Collection) -> tuple[Rows, Rows, int]:
+def _rated_best(negatives: Negatives | None, collection: Collection) -> tuple[Rows, Rows, int]:
     """Return queries without a label, the candidate rated best of each, and how many of these the collection lacks."""
-    rated = negatives.rejected_for(TOP)
-    if not len(rated):
+    rated = np.zeros(0, np.int64) if negatives is None else negatives.rejected_for(TOP)
+    if negatives is None or not len(rated):
         return rated, rated, 0
     query, document = (rows[rated] for rows in negatives.rows_in(collection))
     unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since

@@ -26,7 +26,7 @@ from scipy import sparse
 from foils.data.collection import Collection, Rows
 from foils.data.tables import BYTES
 from foils.runtime import memory
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings
 
 Tokenizer = Callable[[str], Iterable[str]]
 
@@ -86,12 +86,10 @@ def comparable(text: str) -> list[str]:
 
 def unescaped(text: str) -> str:
     """Return a text without HTML entities, as often as they were escaped."""
-    while "&" in text:
-        plain = html.unescape(text)
-        if plain == text:
-            break
-        text = plain
-    return text
+    plain = html.unescape(text)
+    while plain != text:
+        text, plain = plain, html.unescape(plain)
+    return plain
 
 
 def alphanumeric_2(text: str) -> list[str]:
@@ -401,8 +399,6 @@ class BM25Settings(Settings):
             language = OF_SCRIPTS.get(script, NONE)
             what = "words as they are" if language == NONE else f"{language} stemmer and stop words"
             reason = f"{100 * share:.0f} % of letters are {script.capitalize()}" if script else "there are no letters"
-            flag = spelled("language")  # of a verb that has no such option, not one of the program's
-            reason += f"; {flag} chooses" if flag.startswith("--") else ""
             log.info("BM25: %s (%s), k1 %g, b %g", what, reason, k1, b)
         return replace(self, language=language, k1=k1, b=b)
 
