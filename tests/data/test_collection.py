@@ -26,7 +26,7 @@ def test_positives(small: Collection) -> None:
     train = small.positives("train")
     assert (train.query_rows.tolist(), train.offsets.tolist()) == ([0, 1, 2], [0, 2, 3, 4])
     assert train.doc_rows.tolist() == [0, 2, 3, 6]  # d7, judged 0 for q1, is none
-    assert (train.first.tolist(), train.counts.tolist()) == ([0, 3, 6], [2, 1, 1])
+    assert (train.first.tolist(), train.counts.tolist(), train.of(0).tolist()) == ([0, 3, 6], [2, 1, 1], [0, 2])
     assert [rows.tolist() for rows in train.pairs()] == [[0, 0, 1, 2], [0, 2, 3, 6]]
     assert train.contain([0, 0, 0, 2, -1, 0, -1], [2, 6, 0, 6, 0, -1, -1]).tolist() == [
         True, False, True, True, False, False, False,
@@ -79,7 +79,7 @@ def test_positives_equal_dictionaries(qrels: dict[str, dict[str, dict[str, int]]
 
     def named(positives: Positives) -> dict[str, list[str]]:
         return {
-            queries[row]: [documents[of] for of in positives.pairs_of(positives.query_rows[[index]])[1]]
+            queries[row]: [documents[of] for of in positives.of(index)]
             for index, row in enumerate(positives.query_rows)
         }
 

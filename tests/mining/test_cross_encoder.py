@@ -63,7 +63,7 @@ def test_negatives_are_the_pools_best_by_logit(small, scorer):
     found = mine_negatives(small, CrossEncoderRetriever(small, scorer, everything, depth=10), split="train", top=4)
     for query, row in (("q1", 0), ("q2", 1), ("q3", 2)):
         rows = [r for r in found.table.to_pylist() if r["query_id"] == query]
-        known = set(small.known_positives.pairs_of(small.known_positives.query_rows[[row]])[1].tolist())
+        known = set(small.known_positives.of(row).tolist())
         others = [at for at in range(10) if at not in known]
         logits = plain(scorer, small, row, others)
         best = [f"d{others[at] + 1}" for at in np.argsort(-logits, kind="stable")[:4]]

@@ -327,6 +327,10 @@ class Positives:
         """Return how many positives each query has, (n,)."""
         return np.append(self.counts, 0)[self.places(query_rows)]
 
+    def of(self, index: int) -> Rows:
+        """Return the positives of the query at position `index` of `query_rows`."""
+        return self.doc_rows[self.offsets[index] : self.offsets[index + 1]]
+
     def pairs(self) -> tuple[Rows, Rows]:
         """Return (query row, document row) of every positive pair, each (m,)."""
         return np.repeat(self.query_rows, self.counts), self.doc_rows
