@@ -59,10 +59,9 @@ class Cache(Result):
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries and what was removed."""
-        entries, removed = (
-            [{**vars(each), "path": str(each.path)} for each in part] for part in (self.entries, self.removed)
-        )
-        return {"folder": str(self.folder), "entries": entries, "removed": removed}
+        parts = {"entries": self.entries, "removed": self.removed}
+        listed = {name: [{**vars(each), "path": str(each.path)} for each in part] for name, part in parts.items()}
+        return {"folder": str(self.folder), **listed}
 
 
 def _mebibytes(sizes: Iterable[int]) -> str:

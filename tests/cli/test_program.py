@@ -52,7 +52,7 @@ def test_version(foils):
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["nope"], "unknown verb 'nope'"),
-    (["--nope"], "unknown option '--nope'"),
+    (["--nope"], "unknown verb '--nope'"),
     (["mine", "x", "-o", "y", "--tpo", "1"], "--top"),
     (["mine", "x", "-o", "y", "--top", "many"], "--top"),
     (["mine", "x"], "foils mine needs -o FILE, which is missing. Write the table"),

@@ -93,12 +93,11 @@ def program(*verbs: str) -> App:
     """Return the program with these verbs, or with all."""
     app = App(version_flags=[], **_PROGRAM)
     for name in verbs or DOORS:
-        add_verb(app, name)
+        _add_verb(app, name)
     return app
 
 
-def add_verb(app: App, name: str) -> None:
-    """Give the program a verb."""
+def _add_verb(app: App, name: str) -> None:
     door, settings = door_of(name), settings_of_verb(name)
 
     def run(*args: Any, **kwargs: Any) -> None:
@@ -180,9 +179,6 @@ def _finish(name: str, result: Any, values: Mapping[str, Any]) -> None:
         print(result.json_text(), end="")
     else:
         print_tables(tables)
-    page = values.get("report", values.get("page"))
-    if page:
-        say(f"report: {page}")
     following = verb.after(result, values)
     if following:
         say(f"next: {following}")
@@ -399,8 +395,6 @@ def run(arguments: Sequence[str]) -> int:
         if first in ("", "-h", "--help", "--version", "--install-completion"):
             overview()([first or "--help"])
             return 0 if first else EXIT_INPUT
-        if first.startswith("-"):
-            raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
         raise UsageError(str(UnknownNameError("verb", first, DOORS)))
     except InputError as error:
         verb = f" {first}" if first in DOORS else ""

@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from math import isfinite
@@ -32,7 +31,6 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 SEAL, META = "checksum", "meta.json"
-LARGEST_META = 1 << 24  # bytes
 # raised by what reads damaged files of the cache
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
 CHANGED = "its contents have changed since they were written (their checksum is another)"
@@ -60,8 +58,6 @@ CACHED = {
 
 def cache_place(kind: str, name: str = "") -> Path:
     """Return where the cache keeps an entry of a kind of `CACHED`; without a name, the folder of the kind."""
-    if kind not in CACHED:
-        raise ValueError(f"kind of entry {kind!r}; the cache has {', '.join(CACHED)}")
     return cache_folder() / kind / name
 
 
@@ -281,15 +277,13 @@ def check_writable(folder: str | Path) -> None:
     """Refuse a folder that cannot be written, before the long work whose result it is to hold.
 
     Raises:
-        InputError: a file cannot be made in it, or beside it, where a new folder is filled.
+        InputError: a new folder cannot be made beside it.
     """
-    folder = _resolved(folder)
-    for path in (folder, folder.parent):
-        place = next(each for each in (path, *path.parents) if each.exists())
-        try:
-            tempfile.TemporaryFile(dir=place).close()
-        except OSError as error:
-            raise InputError(f"cannot write {folder}: {error.strerror}; choose another place") from error
+    try:
+        with _temporary(_resolved(folder), folder=True):
+            pass
+    except FoilsError as error:
+        raise InputError(f"cannot write {folder}: {error}") from error
 
 
 # How the names of outputs end, in lower case; "": a name without an ending will do.
@@ -461,8 +455,7 @@ def read_parts(folder: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError, KeyError, RecursionError: a file of it is missing or damaged (`DAMAGE`).
     """
-    with (folder / META).open("rb") as opened:
-        meta = unsealed(json.loads(opened.read(LARGEST_META)))  # one that is longer is no JSON
+    meta = unsealed(json.loads((folder / META).read_bytes()))
     check_files(folder, meta["files"])
     return meta
 

@@ -39,7 +39,7 @@ from pathlib import Path, PurePath
 from types import MappingProxyType, UnionType
 from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from foils.runtime.errors import InputError, UnknownNameError, check_names
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import check_output
 from foils.runtime.memory import holding
 from foils.runtime.results import Result
@@ -177,16 +177,14 @@ NAMES_INPUT = re.compile(  # metavars, or names without one, of options whose va
 
 def _checked(settings: Iterable[Option], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of settings, each checked; an InputError names all that are outside their ranges."""
-    checked, outside = {}, []
+    checked, wrong = {}, list[InputError]()
     for setting in settings:
         try:
             checked[setting.name] = setting.checked(values[setting.name])
-        except UnknownNameError:
-            raise
         except InputError as error:
-            outside.append(str(error))
-    if outside:
-        raise InputError("; ".join(outside))
+            wrong.append(error)
+    if wrong:
+        raise wrong[0] if len(wrong) == 1 else InputError("; ".join(map(str, wrong)))
     return checked
 
 
@@ -198,7 +196,7 @@ class Settings:
 
     Raises:
         InputError: values outside their ranges; all are named.
-        UnknownNameError: a name that is not one of those allowed.
+        UnknownNameError: a name that is not one of those allowed, where nothing else is wrong.
     """
 
     heading: ClassVar[str] = ""
@@ -388,16 +386,16 @@ def refuse_idle(settings: Mapping[str, Option], values: dict[str, Any], grouped:
         values: of all of them, by name, as the caller gave them.
         grouped: the same, as their groups have them, as bi-encoder:MODEL for a bare MODEL.
     """
-    idle: dict[str, list[str]] = {}  # why -> what has no effect
+    idle = []
     for name, setting in settings.items():
         value = values[name]
         if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
             continue
         why = next(filter(None, (_why_idle(needs, grouped) for needs in setting.all_needs if needs)), "")
         if why:
-            idle.setdefault(why, []).append(_with_value(name, value))
+            idle.append(f"{_with_value(name, value)}: no effect {why}")
     if idle:
-        raise InputError("; ".join(f"{', '.join(named)}: no effect {why}" for why, named in idle.items()))
+        raise InputError("; ".join(idle))
 
 
 def _why_idle(needs: Needs, values: Mapping[str, Any]) -> str:

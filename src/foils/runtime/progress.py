@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 
 from foils.runtime.memory import holding
@@ -30,10 +30,9 @@ def note(text: str) -> None:
     _note.get()(text)
 
 
-@contextmanager
-def silent(description: str, total: int | None, unit: str) -> Iterator[Advance]:
+def silent(description: str, total: int | None, unit: str) -> AbstractContextManager[Advance]:
     """Report nothing."""
-    yield lambda _: None
+    return nullcontext(lambda _: None)
 
 
 @contextmanager

@@ -184,15 +184,7 @@ class Result(ABC):
         return vars(self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.brief})"
-
-    @property
-    def brief(self) -> str:
-        """What it is, in one line with its first number, for `repr`; a title that is a sentence says all."""
-        first = next(iter(self.tables()), Table("", (), ()))
-        if first.title.endswith(".") or not first.rows or len(first.columns) < 2:
-            return first.title
-        return f"{first.title}: {first.rows[0][0]}, {first.columns[1]} {first.rows[0][1]}"
+        return f"{type(self).__name__}({self.tables()[0].title})"
 
     @abstractmethod
     def tables(self) -> list[Table]:
