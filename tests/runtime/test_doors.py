@@ -259,7 +259,7 @@ def test_the_programs_help_is_the_doors(capsys):
 def test_a_result_shows_itself():
     seen = Seen({"a": "<b>"})
     assert "What the door saw" in str(seen)
-    assert repr(seen) == "Seen(What the door saw)"
+    assert repr(seen) == 'Seen(What the door saw: a, value "<b>")'
     assert "<td>&quot;&lt;b&gt;&quot;</td>" in seen._repr_html_()
     assert (number(None), number(0.12345, 2), p_value(0.00001), p_value(0.04)) == ("–", "0.12", "< 0.0001", "0.0400")
 
@@ -333,7 +333,9 @@ def test_numbers_with_their_units():
     assert counted(1200, "queries") == "1,200 queries"
 
 
-def test_a_misspelt_argument_names_the_function_and_those_that_it_has():
+def test_a_misspelt_argument_names_the_function_and_the_nearest_one():
+    with pytest.raises(TypeError, match=r"foils\.mine\(\): .* argument 'tpo'; did you mean 'top'\?"):
+        foils.mine("nowhere", tpo=3)
     with pytest.raises(TypeError, match=r"foils\.describe\(\): .* argument 'zzz'; it has collection, columns"):
         foils.describe("nowhere", zzz=3)
 
@@ -343,7 +345,7 @@ def test_a_text_where_several_are_taken_is_one_of_them(beir_folder):
     measured = foils.evaluate(folder, "bm25", measures="nDCG@10", split="train")
     assert [*measured.systems[0].means] == ["nDCG@10"]
     mean = measured.systems[0].means["nDCG@10"]
-    assert repr(measured).startswith("Evaluation(small (train), 3 queries")
+    assert repr(measured) == f"Evaluation(small (train): nDCG@10 of 'bm25' {mean:.4f})"
     assert measured.to_pandas().loc[0, "measures.nDCG@10"] == mean
     both = foils.evaluate(folder, "bm25", measures="nDCG@10,AP", split="train")
     assert [*both.systems[0].means] == ["nDCG@10", "AP"]

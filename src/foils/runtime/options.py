@@ -31,6 +31,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields, replace
+from difflib import get_close_matches
 from itertools import chain
 from math import inf, isfinite
 from numbers import Integral, Real
@@ -288,7 +289,9 @@ def door(
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"foils.{function.__name__}(): {error}; it has {', '.join(settings)}") from None
+            near = [each for name in {*kwargs} - {*settings} for each in get_close_matches(name, settings, n=1)]
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(settings)}"
+            raise TypeError(f"foils.{function.__name__}(): {error}; {hint}") from None
         bound.apply_defaults()
         checked = _checked(settings.values(), bound.arguments)
         grouped = {name: kind(**{each.name: checked[each.name] for each in settings_of(kind)}) for name, kind in groups}

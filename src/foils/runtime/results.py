@@ -184,7 +184,15 @@ class Result(ABC):
         return vars(self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.tables()[0].title})"
+        return f"{type(self).__name__}({self.brief})"
+
+    @property
+    def brief(self) -> str:
+        """What it is, in one line with its first number, for `repr`; a title that is a sentence says all."""
+        first = self.tables()[0]
+        if first.title.endswith(".") or not first.rows or len(first.columns) < 2:
+            return first.title
+        return f"{first.title}: {first.rows[0][0]}, {first.columns[1]} {first.rows[0][1]}"
 
     @abstractmethod
     def tables(self) -> list[Table]:
