@@ -430,16 +430,16 @@ def test_a_device_finds_what_numpy_finds_and_multiplies_few_again(kind, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["plain", "near copies"])
-def test_strips_and_buffers_do_not_change_one_bit(kind, monkeypatch):
-    """Seven strips of queries, and buffers for one query or a few, side by side."""
+def test_strips_and_groups_do_not_change_one_bit(kind, monkeypatch):
+    """Seven strips of queries, and groups of one query or a few, side by side."""
     rng = np.random.default_rng(8)
     held, asked = Vectors.of(made(rng, 400, 16, kind=kind)), made(rng, 20, 16, kind="plain")
     whole = bits(searched(asked, held, 9, block=64))
     lists = [rng.permutation(400)[: rng.integers(0, 60)] for _ in range(20)]
     ranked = rank_rows(asked, held, lists)
-    for strip, buffer in ((3, 1), (3, 4 * 16 * 150), (20, 1)):
+    for strip, together in ((3, 1), (3, 4), (20, 1)):
         monkeypatch.setattr(nearest, "STRIP", strip)
-        monkeypatch.setattr(nearest, "BUFFER", buffer)
+        monkeypatch.setattr(nearest, "TOGETHER", together)
         assert bits(searched(asked, held, 9, block=64)) == whole
         again = rank_rows(asked, held, lists)
         assert [[each.tobytes() for each in part] for part in again] == [

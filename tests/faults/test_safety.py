@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from sentence_transformers.sentence_transformer.modules import Dense
 
 import foils
 from fakes import HashingEncoder
@@ -72,6 +73,18 @@ def test_weights_that_are_pickled_are_not_loaded(name, tmp_path, bomb):
     weights.unlink()
     weights.with_name("pytorch_model.bin").write_bytes(bomb[0])
     refused(r"(?i)cannot load|needs model\.safetensors|pickled weights", load, place)
+    assert not bomb[1].exists()
+
+
+def test_pickled_weights_of_a_module_after_the_transformer_run_no_code(tmp_path, bomb):
+    model, place = bert_model(tmp_path / "parts"), tmp_path / "model"
+    model.append(Dense(model.get_embedding_dimension(), 4))
+    model.save_pretrained(str(place))
+    load_encoder(place)
+    (weights,) = place.glob("*_Dense/model.safetensors")
+    weights.unlink()
+    weights.with_name("pytorch_model.bin").write_bytes(bomb[0])
+    refused("cannot load", load_encoder, place)
     assert not bomb[1].exists()
 
 

@@ -33,7 +33,7 @@ from foils.encode.models import (
     set_length,
     similarity_of,
 )
-from foils.encode.tokens import Features, KeptTokens, Text, Tokenizer, Tokens, one_ahead, plain_tokenizer
+from foils.encode.tokens import Features, KeptTokens, Text, Tokenizer, Tokens, characters, one_ahead, plain_tokenizer
 from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
 
@@ -341,7 +341,7 @@ def model_outputs(
 
     values, waiting = np.empty((len(texts), width), np.float32), list[tuple[Rows, Any]]()
     device, more = model.device, {} if task is None else {"task": task}
-    most = tokens_on(device.type) if tokenize.padding else UNPADDED
+    most = TOKENS.get(device.type, ON_OTHERS) if tokenize.padding else UNPADDED
 
     def room() -> int:
         return most // _PARTS.get(model, 1)
@@ -398,16 +398,11 @@ def _without_state(model: Any) -> bool:
     return ours and "dynamic" not in rotations and "longrope" not in rotations
 
 
-def tokens_on(device: str) -> int:
-    """Return how many tokens a batch holds on a type of device, as "cpu" or "cuda"."""
-    return TOKENS.get(device, ON_OTHERS)
-
-
 def tokenized_windows(
     texts: Sequence[Text], tokenize: Callable[[Sequence[Text]], Tokens], window: int
 ) -> Iterator[tuple[Rows, Tokens]]:
     """Yield (rows, tokens) of `window` texts at a time, the longest texts first."""
-    order = np.argsort([-len(text) if isinstance(text, str) else -sum(map(len, text)) for text in texts], kind="stable")
+    order = np.argsort([-characters(text) for text in texts], kind="stable")
     for start in range(0, len(order), window):
         rows = order[start : start + window]
         yield rows, tokenize([texts[row] for row in rows])
@@ -466,10 +461,9 @@ def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, thr
 
 def cross_encoder_digest(model: CrossEncoder) -> str:
     """Return a digest of all that decides a logit: weights, tokenizer, maximum length, prompts, modules."""
-    # The older name warns in newer versions.
-    length = getattr(model, "max_seq_length", None) or model.max_length
-    prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
-    return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
+    prompts = model.default_prompt_name, sorted((model.prompts or {}).items())
+    facts = weights_digest(model), model.max_seq_length, prompts
+    return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
 
 
 def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:

@@ -12,9 +12,8 @@ from typing import Any
 
 from foils.data.records import whole_json
 from foils.data.run import Fusion
-from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
+from foils.runtime.errors import InputError, MissingExtraError, require
 from foils.runtime.files import DAMAGE, check_files, file_checksum, file_digest, unsealed, write_sealed
-from foils.runtime.options import spelled
 
 log = logging.getLogger(__name__)
 
@@ -93,10 +92,8 @@ def load_model(
     """
     name = find_model(name) if Fusion.of(name) else name
     if str(name).startswith(STATIC):
-        place = find_model(str(name).removeprefix(STATIC))
-        check_hub(place, ENCODER)
         with loading(ENCODER, name):
-            return static_embedding(place, device=device)
+            return static_embedding(find_model(str(name).removeprefix(STATIC)), device=device)
     model = loaded(ENCODER, name, device=device, new_head=new_head, trust_remote_code=trust_remote_code)
     # A transformer, and nothing after it.
     if getattr(model[-1], "module_output_name", None) == "token_embeddings":
@@ -171,10 +168,9 @@ def loaded(kind: str, name: str | Path, *, trust_remote_code: bool, new_head: bo
 
     place = find_model(name)
     check_hub(place, kind)
-    if not trust_remote_code:
-        refuse_pickles(place)
     check_kind(name, kind, new_head=new_head)
     check_sealed(place)
+    # A pickle runs code when it is read: of a transformer safetensors alone are; of other modules tensors alone.
     more |= {"trust_remote_code": trust_remote_code, "model_kwargs": {"use_safetensors": True}}
     with loading(kind, name, seed=seed), noting_weights() as noted:
         model = getattr(sentence_transformers, kind)(str(place), **more)
@@ -330,21 +326,6 @@ def check_hub(place: Path | str, kind: str) -> None:
         reason = str(error).strip().partition("\n")[0]
         advice = "give a folder, or a hub name that can be reached"
         raise InputError(f"cannot load the {NAMES[kind]} {place!r}: {reason}; {advice}") from error
-
-
-def refuse_pickles(place: Path | str) -> None:
-    """Refuse weights in a folder that are not safetensors: a pickle runs code when it is read.
-
-    Of a model of the hub safetensors alone are asked for.
-
-    Raises:
-        InputError: a folder of the model has pickled weights alone.
-    """
-    for path in sorted(place.rglob("*")) if isinstance(place, Path) else ():
-        pickled = path.suffix in (".bin", ".pt", ".pth", ".pkl") and path.name != "training_args.bin"
-        if pickled and not any(path.parent.glob("*.safetensors")):
-            problem = f"{path}: pickled weights, which run code when read; save the model with safetensors"
-            raise InputError(f"{problem}, or trust it with {spelled('trust_remote_code', 'true')}")
 
 
 def check_kind(model: Any, wanted: str, *, new_head: bool = False) -> None:
@@ -520,13 +501,10 @@ def similarity_of(model: Any, asked: str | None = None) -> str:
         asked: in place of the model's own; None: the model's own.
 
     Raises:
-        UnknownNameError: `asked` is neither.
-        InputError: the model was made for a distance, by which nothing here compares.
+        InputError: that is a distance, by which nothing here compares.
     """
-    if asked is not None and asked not in SIMILARITIES:
-        raise UnknownNameError("similarity", asked, SIMILARITIES)
-    trained_for = str(model.similarity_fn_name or "cosine")
-    if asked is None and trained_for not in SIMILARITIES:
-        problem = f"the model compares vectors by {trained_for} distance; foils ranks by cosine or dot"
+    chosen = asked or str(model.similarity_fn_name or "cosine")
+    if chosen not in SIMILARITIES:
+        problem = f"the model compares vectors by {chosen} distance; foils ranks by cosine or dot"
         raise InputError(f"{problem}: set similarity_fn_name in its config_sentence_transformers.json")
-    return asked or trained_for
+    return chosen

@@ -30,7 +30,7 @@ DEVICE_BLOCK, DEVICE_QUERIES = 65_536, 65_536  # of a torch device, whose blocks
 PRODUCTS = 1 << 27  # that a torch device computes at once: 512 MiB
 SPARE = 64  # documents that it keeps of a query beyond the depth, or an eighth of the depth
 STRIP = 512  # queries that a thread multiplies with a block at once: 8 MiB of products
-BUFFER = 8 << 20  # bytes of the vectors that a thread multiplies pair by pair
+TOGETHER = 64  # queries whose documents a thread ranks
 MANY = 256  # parts to join, and candidates too many: below it, sparing them is not worth the while
 
 Floats = npt.NDArray[np.floating]
@@ -126,35 +126,25 @@ def rank_rows(queries: Floats, documents: Vectors, lists: Sequence[Rows]) -> tup
     Returns:
         n arrays of rows, best first, and n arrays of products.
     """
-    asked, longest = np.ascontiguousarray(queries, np.float32), max(map(len, lists), default=0)
-    size = max(1, BUFFER // max(1, 4 * asked.shape[1] * longest))
+    asked = np.ascontiguousarray(queries, np.float32)
 
-    def ranked(start: int) -> tuple[list[Rows], list[Products]]:
-        return _ranked(asked[start : start + size], documents, lists[start : start + size])
+    def ranked(query: int) -> tuple[Rows, Products]:
+        rows = np.sort(np.asarray(lists[query], np.int64))
+        vectors = np.asarray(documents.take(rows), np.float32)
+        products = np.matmul(vectors[:, None, :], asked[query, :, None])[:, 0, 0] + np.float32(0)  # −0 becomes 0
+        order = np.argsort(-products, kind="stable")
+        return rows[order], products[order]
 
-    groups = _side_by_side(ranked, range(0, len(lists), size))
-    return [rows for part, _ in groups for rows in part], [each for _, values in groups for each in values]
+    def ranked_group(start: int) -> list[tuple[Rows, Products]]:
+        return [ranked(query) for query in range(start, min(start + TOGETHER, len(lists)))]
+
+    groups = _side_by_side(ranked_group, range(0, len(lists), TOGETHER))
+    pairs = [pair for group in groups for pair in group]
+    return [rows for rows, _ in pairs], [products for _, products in pairs]
 
 
 def _side_by_side(work: Callable[[int], Result], starts: range) -> list[Result]:
     return list(map(work, starts) if len(starts) == 1 else map_blocks(work, starts))
-
-
-def _ranked(queries: Products, documents: Vectors, lists: Sequence[Rows]) -> tuple[list[Rows], list[Products]]:
-    counts = np.array([len(rows) for rows in lists])
-    ends, inside = np.cumsum(counts), np.arange(counts.max()) < counts[:, None]
-    rows = np.full(inside.shape, np.iinfo(np.int64).max)
-    rows[inside] = np.concatenate(lists)
-    rows.sort(axis=1)
-    vectors = np.asarray(documents.take(rows[inside]), np.float32)
-    each = zip(queries, ends - counts, ends, strict=True)
-    dots = [np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0] for query, start, end in each]
-    products = np.full(inside.shape, -np.inf, np.float32)
-    products[inside] = np.concatenate(dots) + np.float32(0)  # −0 becomes 0
-    order = np.argsort(-products, axis=1, kind="stable")
-    best = (np.take_along_axis(of, order, axis=1) for of in (rows, products))
-    found, scores = ([of[:count] for of, count in zip(table, counts, strict=True)] for table in best)
-    return found, scores
 
 
 class _Screen:

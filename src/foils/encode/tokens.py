@@ -42,6 +42,11 @@ _TOKENIZERS: WeakKeyDictionary[Any, dict[Any, Tokenizer | None]] = WeakKeyDictio
 _KEPT: WeakKeyDictionary[Any, dict[Tokenizer, KeptTokens]] = WeakKeyDictionary()
 
 
+def characters(text: Text) -> int:
+    """Return how many characters a text has, or both texts of a pair."""
+    return len(text) if isinstance(text, str) else sum(map(len, text))
+
+
 class Slices(Protocol[Item_co]):
     """A sequence that may be read in slices from where it is stored."""
 
@@ -201,8 +206,8 @@ def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> 
     module: Any = model[0]
     inner: Any = getattr(model, "tokenizer", None)
     if type(module) is StaticEmbedding and isinstance(inner, Backend) and not pairs:
-        plain_ids = Tokenizer(backend=inner, prompt=prompt)
-        return _tried(plain_ids, model, task, pairs, inner.truncation, split_special=inner.encode_special_tokens)
+        backend = _copied(inner, inner.truncation, split_special=inner.encode_special_tokens)
+        return _tried(Tokenizer(backend=backend, prompt=prompt), model, task, pairs)
     plain = (
         type(module) is Transformer
         and isinstance(inner, PreTrainedTokenizerFast)
@@ -219,47 +224,34 @@ def _plain_tokenizer(model: Any, prompt: str, task: str | None, pairs: bool) -> 
     longest = lengths.get(str(task)) or inner.model_max_length
     cut = {"max_length": longest, "stride": 0, "strategy": "longest_first", "direction": inner.truncation_side}
     fills = {"input_ids": inner.pad_token_id, "token_type_ids": inner.pad_token_type_id, "attention_mask": 0}
+    truncation = cut if longest <= UNLIMITED else None
     tokenizer = Tokenizer(
-        backend=inner.backend_tokenizer,
+        backend=_copied(inner.backend_tokenizer, truncation, split_special=inner.split_special_tokens),
         prompt=prompt,
         padding={name: fill for name, fill in fills.items() if name in inner.model_input_names},
         left=inner.padding_side == "left",
         typed=True,
     )
-    truncation = cut if longest <= UNLIMITED else None
-    return _tried(tokenizer, model, task, pairs, truncation, split_special=inner.split_special_tokens)
+    return _tried(tokenizer, model, task, pairs)
 
 
-def _tried(
-    tokenizer: Tokenizer,
-    model: Any,
-    task: str | None,
-    pairs: bool,
-    truncation: Mapping[str, Any] | None,
-    *,
-    split_special: bool,
-) -> Tokenizer | None:
-    """Return the tokenizer, with what the model adds to batches, if it gives what the model's own gives.
+def _copied(backend: Any, truncation: Mapping[str, Any] | None, *, split_special: bool) -> Any:
+    """A copy of a backend that cuts texts as a model does (None: none), pads none, and may split special tokens."""
+    copied = deepcopy(backend)
+    copied.no_padding()
+    copied.no_truncation()
+    if truncation is not None:
+        copied.enable_truncation(**truncation)
+    copied.encode_special_tokens = split_special
+    return copied
 
-    Args:
-        tokenizer: on the model's own backend, of which a copy is made.
-        model: whose texts are tokenised.
-        task: as for `plain_tokenizer`.
-        pairs: whether texts come in pairs.
-        truncation: arguments of the backend's `enable_truncation`; None: no text is cut.
-        split_special: whether the names of special tokens are text like any other.
-    """
+
+def _tried(tokenizer: Tokenizer, model: Any, task: str | None, pairs: bool) -> Tokenizer | None:
+    """Return the tokenizer, with what the model adds to batches, if it gives what the model's own gives."""
     import torch
 
     probes: list[Text] = [(first, second) for first in PROBES for second in PROBES[1:]] if pairs else [*PROBES]
     try:
-        backend = deepcopy(tokenizer.backend)
-        backend.no_padding()
-        backend.no_truncation()
-        if truncation is not None:
-            backend.enable_truncation(**truncation)
-        backend.encode_special_tokens = split_special
-        tokenizer = replace(tokenizer, backend=backend)
         expected, tokens = model.preprocess(probes, prompt=tokenizer.prompt or None, task=task), tokenizer(probes)
     except Exception:
         # Of Rust, for a vocabulary without an unknown word: the model's own message is the better one.

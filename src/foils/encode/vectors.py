@@ -28,7 +28,7 @@ import xxhash
 from foils.data.collection import Collection, Rows
 from foils.encode.encoder import Encoder, EncoderSettings, Kind, SentenceEncoder, check_finite, load_encoder
 from foils.encode.models import CROSS_ENCODER, DEFAULT_MODEL, ENCODER, check_kind, load_cross_encoder
-from foils.encode.tokens import Slices, TextPair, Texts
+from foils.encode.tokens import Slices, TextPair, Texts, characters
 from foils.runtime import memory, progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import cache_place, flush, make_folder, one_at_a_time
@@ -238,7 +238,6 @@ class _Kept:
     def __init__(self, folder: Path, dimension: int) -> None:
         self._folder, self._kind = folder, np.dtype(("<f4", (dimension,)))
         self._files = {folder / "vectors": self._kind, folder / "keys": RECORD}
-        self._starts, self._sound = np.zeros(1, np.int64), np.zeros(0, bool)
         self._take(np.zeros(0, RECORD))
 
     def find(self, keys: Keys) -> Rows:
@@ -296,7 +295,7 @@ class _Kept:
         return min(sizes) if len(sizes) == len(self._files) else 0
 
     def _take(self, records: npt.NDArray[np.void]) -> None:
-        """Know these records, what was written since with them; blocks that were found whole stay so."""
+        """Know these records; `find` compares the blocks' checksums."""
         self._records, self._order = records, np.argsort(records["key"][:, 0], kind="stable")
         self._first = records["key"][self._order, 0]
         self.vectors = np.zeros((0, *self._kind.shape), self._kind.base)
@@ -304,11 +303,7 @@ class _Kept:
             shape = (len(records), *self._kind.shape)
             self.vectors = np.memmap(self._folder / "vectors", self._kind.base, "r", shape=shape)
         changes = np.flatnonzero(np.diff(records["checksum"])) + 1
-        before, sound = self._starts, self._sound
-        self._starts = np.array([0, *changes, len(records)], np.int64)
-        self._sound = np.zeros(len(changes) + 1, bool)
-        known = min(len(sound), len(self._sound))
-        self._sound[:known] = sound[:known] & (before[1 : known + 1] == self._starts[1 : known + 1])
+        self._starts, self._sound = np.array([0, *changes, len(records)], np.int64), np.zeros(len(changes) + 1, bool)
 
 
 def _checksum(start: int, keys: Keys, vectors: npt.NDArray[np.floating]) -> int:
@@ -337,18 +332,13 @@ def _scored(
     return keys, check_finite(values, [" – ".join(pair) for pair in pairs], name)
 
 
-def _length(item: str | TextPair) -> int:
-    """The characters of a text, or of both texts of a pair."""
-    return len(item) if isinstance(item, str) else sum(map(len, item))
-
-
 def _blocks(items: Slices[Item], keys: Keys, fresh: Rows, size: int) -> Iterator[tuple[Keys, list[Item]]]:
     """Yield keys and items of blocks of ≤ `size` such rows, ascending: those of a slice, longest first."""
     together = max(SLICE, size)
     for start in range(0, len(items), together):
         if len(rows := fresh[slice(*np.searchsorted(fresh, [start, start + together]))]):
             part = items[start : start + together]
-            rows = rows[np.argsort([-_length(part[row - start]) for row in rows], kind="stable")]
+            rows = rows[np.argsort([-characters(part[row - start]) for row in rows], kind="stable")]
             for chosen in (rows[at : at + size] for at in range(0, len(rows), size)):
                 yield keys[chosen], [part[row - start] for row in chosen]
 

@@ -202,8 +202,8 @@ def load_trainable(
         trust_remote_code: run code that comes with the model.
 
     Raises:
-        InputError: there is no such model, or it has no word table.
-        UnknownNameError: an unknown similarity, or a prompt `@NAME` that the model does not have.
+        InputError: there is no such model, it has no word table, or the similarity is neither cosine nor dot.
+        UnknownNameError: a prompt `@NAME` that the model does not have.
     """
     if isinstance(model, (str, Path)):
         from foils.encode.models import load_cross_encoder
