@@ -11,7 +11,7 @@ from foils.data import Collection, Negatives, Recapture
 from foils.data.labels import Labels
 from foils.deciding import BeliefSettings, Decision, decide
 from foils.encode import Vectors, VectorStore
-from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
+from foils.mining import DenseRetriever, Miner, RandomRetriever
 from foils.mining.rules import PositiveScores, Uniform
 
 QUERIES, DOCUMENTS, D = 500, 4_000, 16
@@ -112,7 +112,7 @@ class WorldEncoder:
 
 def mined(world: World) -> dict[str, Negatives]:
     def mine(retriever: object, **how: object) -> Negatives:
-        return mine_negatives(world.collection, retriever, split="train", top=5, **how)  # type: ignore[arg-type]
+        return Miner(world.collection, retriever, top=5, **how).mined("train")  # type: ignore[arg-type]
 
     return {
         "hard": mine(world.dense()),

@@ -4,7 +4,7 @@ import re
 from html import escape
 
 from foils.data import Collection, Negatives
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
+from foils.mining import BM25Retriever, Miner, RandomRetriever
 
 ATTACK = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
@@ -17,9 +17,9 @@ def hostile_world() -> tuple[Collection, dict[str, Negatives]]:
     judged = {f"q{i} {ATTACK}": {f"d{i} {ATTACK}": 1} for i in range(12)}
     collection = Collection.from_dicts(f"evil {ATTACK}", documents, queries, {"train": judged, "test": judged})
     return collection, {
-        f"bm25 {ATTACK}": mine_negatives(collection, BM25Retriever(collection), split="train", top=3),
-        "random": mine_negatives(collection, RandomRetriever(collection), split="train", top=3),
-        f"more {ATTACK}": mine_negatives(collection, RandomRetriever(collection, seed=1), split="train", top=3),
+        f"bm25 {ATTACK}": Miner(collection, BM25Retriever(collection), top=3).mined("train"),
+        "random": Miner(collection, RandomRetriever(collection), top=3).mined("train"),
+        f"more {ATTACK}": Miner(collection, RandomRetriever(collection, seed=1), top=3).mined("train"),
     }
 
 

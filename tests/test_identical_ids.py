@@ -15,7 +15,7 @@ from foils.data.run import without_identical
 from foils.data.sources import as_source
 from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, measure_encoder, rankings_of, rerank_run
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
+from foils.mining import BM25Retriever, DenseRetriever, Miner, RandomRetriever
 from foils.searching import DimensionSettings, embed_collection, search_collection
 
 DOCUMENTS = {
@@ -75,7 +75,7 @@ def test_a_query_is_no_negative_of_itself(arguments, tmp_path, name, rules):
 
     def rows_of(collection):
         ranking, how = retriever(name, collection, tmp_path), {"near_duplicate": 1.1, "rules": [Nothing()] * len(rules)}
-        found = mine_negatives(collection, ranking, split="test", top=5, **how)
+        found = Miner(collection, ranking, top=5, **how).mined("test")
         return found, {(row["query_id"], row["doc_id"]): row for row in found.table.to_pylist()}
 
     found, rows = rows_of(arguments)
@@ -91,7 +91,7 @@ def test_a_query_is_no_negative_of_itself(arguments, tmp_path, name, rules):
 
 
 def test_another_takes_the_place_of_the_query_itself(arguments, tmp_path):
-    found = mine_negatives(arguments, retriever("dense", arguments, tmp_path), split="test", top=1, near_duplicate=1.1)
+    found = Miner(arguments, retriever("dense", arguments, tmp_path), top=1, near_duplicate=1.1).mined("test")
     assert int(found.keep.sum()) == len(QUERIES)
 
 
@@ -162,7 +162,7 @@ def test_sources_made_elsewhere(arguments, tmp_path):
         "query_id": "a", "query": QUERIES["a"], "positive_passages": [],
         "negative_passages": [{"docid": key, "text": DOCUMENTS[key]} for key in "ac"],
     }))  # fmt: skip
-    mined = mine_negatives(kept(arguments), BM25Retriever(arguments), split="test", top=3)
+    mined = Miner(kept(arguments), BM25Retriever(arguments), top=3).mined("test")
     mined.write(tmp_path / "mined.parquet")
     for file in ("run.trec", "t.jsonl", "mined.parquet"):
         for collection in (arguments, kept(arguments)):

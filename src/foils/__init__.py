@@ -16,7 +16,7 @@ HOMES = {  # module -> public names that it defines
     "data.read": ["load"],
     "data.run": ["Run"],
     "data.sources": ["export"],
-    "deciding.mine": ["mine"],
+    "deciding.decision": ["mine"],
     "encode.encoder": ["load_encoder"],
     "encode.vectors": ["VectorStore"],
     "evaluation.doors": ["evaluate"],

@@ -55,7 +55,7 @@ if not typing.TYPE_CHECKING:
     from .data.description import describe as describe
     from .data.read import load as load
     from .data.sources import export as export
-    from .deciding.mine import mine as mine
+    from .deciding.decision import mine as mine
     from .evaluation.doors import evaluate as evaluate
     from .experiments.doors import demo as demo
     from .experiments.doors import merge as merge

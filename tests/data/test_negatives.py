@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import REQUIRED, Recapture
-from foils.mining import BM25Retriever, mine_negatives
+from foils.mining import BM25Retriever, Miner
 from foils.runtime.errors import FormatError, InputError
 
 COLUMNS = {
@@ -166,7 +166,7 @@ COUNTS = {"returned": 1, "labelled": 2, "kept": 3}
 
 
 def test_it_is_read_back_from_a_file(small, tmp_path):
-    found = mine_negatives(small, BM25Retriever(small), split="train", top=2)
+    found = Miner(small, BM25Retriever(small), top=2).mined("train")
     found.write(tmp_path / "a.parquet")
     again = Negatives.read(tmp_path / "a.parquet")
     assert Recapture.of(again) == Recapture.of(found)

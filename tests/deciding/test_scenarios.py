@@ -71,10 +71,8 @@ def decided(*candidates, queries=800, pooled="", ends=False, allowed=None, start
         after=SimpleNamespace() if labelled else None, judged=60 if labelled else 0,
     )  # fmt: skip
     basis = Basis(measured, np.zeros(0), np.zeros(0), 0.05, 1.0)
-    collection = SimpleNamespace(positives=lambda split: range(queries))
-    drawn = SimpleNamespace(
-        collection=collection, settings=BeliefSettings(starts=starts), scoring=ScoreSettings(), sources=tables
-    )
+    settings = BeliefSettings(starts=starts)
+    drawn = SimpleNamespace(trained=queries, settings=settings, scoring=ScoreSettings(), sources=tables)
     return choose(drawn, of, belief, basis, allowed)
 
 

@@ -25,7 +25,7 @@ from foils.experiments.analysis import (
 from foils.experiments.doors import report
 from foils.experiments.study import Cell, first_negatives, table_digest, trained_file, weights_of
 from foils.experiments.tasks import FIRST_STAGE, IN_BATCH, UNTRAINED, EncoderTask, RerankerTask
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
+from foils.mining import BM25Retriever, Miner, RandomRetriever
 from foils.runtime.errors import FoilsError, FormatError
 from foils.runtime.files import write_sealed
 from foils.scoring import ScoreSettings, score_sources
@@ -62,8 +62,8 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def sources():
     mined = {
-        "random": mine_negatives(COLLECTION, RandomRetriever(COLLECTION, seed=0), split="train", top=4),
-        "bm25": mine_negatives(COLLECTION, BM25Retriever(COLLECTION), split="train", top=4),
+        "random": Miner(COLLECTION, RandomRetriever(COLLECTION, seed=0), top=4).mined("train"),
+        "bm25": Miner(COLLECTION, BM25Retriever(COLLECTION), top=4).mined("train"),
     }
     return {**mined, "made": table(COLLECTION), "other": table(COLLECTION, seed=5)}
 

@@ -272,11 +272,12 @@ def _negatives(path: Path) -> int:
 
 
 def _answer(path: Path) -> int:
-    from foils.mining.generation import parse, validated
+    from foils.mining.generation import Record, parse, validated
 
     said = path.read_bytes().decode("utf-8", "surrogateescape")
     texts = parse(said)
-    kept, away = validated(texts, query="how does a boat tack", positives=["A boat turns."], taken=["x"], number=3)
+    record = Record("key", "q", "how does a boat tack", ("A boat turns.",), {})
+    kept, away = validated(texts, record, taken=["x"], number=3)
     if len(kept) + sum(away.values()) != len(texts):
         raise BrokenPromiseError("texts of an answer are neither kept nor counted")
     "".join(kept).encode()

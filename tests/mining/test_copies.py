@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foils.data import Collection, tokens
-from foils.mining import BM25Retriever, mine_negatives
+from foils.mining import BM25Retriever, Miner
 from foils.mining.rules import LookAlikes
 
 PLAIN = """Tom & Jerry's "great" escape <part 2> isn't about AT&T; it's about a cat, a mouse and 3 holes in one wall."""
@@ -65,7 +65,7 @@ def test_each_distinct_text_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -
     queries = {f"q{at}": "bread" for at in range(40)}
     qrels = {query: {"c0": 1} for query in queries}
     collection = Collection.from_dicts("copies", documents, queries, {"train": qrels})
-    mined = mine_negatives(collection, BM25Retriever(collection), split="train", top=1)
+    mined = Miner(collection, BM25Retriever(collection), top=1).mined("train")
     kept = mined.table.filter(mined.table["keep"])
     assert kept["doc_id"].to_pylist() == ["other"] * 40
     assert mined.copies_left_out == 40 * (1_499 - 100)

@@ -13,7 +13,7 @@ from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode import vectors as vectors_module
 from foils.encode.encoder import logits
 from foils.encode.models import load_cross_encoder
-from foils.mining import RandomRetriever, mine_negatives
+from foils.mining import Miner, RandomRetriever
 from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import TextPairs
 from foils.mining.scorers import CrossEncoderScorer
@@ -60,7 +60,7 @@ def plain(scorer: CrossEncoderScorer, small: Collection, query: int, documents: 
 
 def test_negatives_are_the_pools_best_by_logit(small, scorer):
     everything = RandomRetriever(small)
-    found = mine_negatives(small, CrossEncoderRetriever(small, scorer, everything, depth=10), split="train", top=4)
+    found = Miner(small, CrossEncoderRetriever(small, scorer, everything, depth=10), top=4).mined("train")
     for query, row in (("q1", 0), ("q2", 1), ("q3", 2)):
         rows = [r for r in found.table.to_pylist() if r["query_id"] == query]
         known = set(small.known_positives.of(row).tolist())
@@ -73,9 +73,7 @@ def test_negatives_are_the_pools_best_by_logit(small, scorer):
 
 
 def test_only_the_pool_is_ranked_and_a_short_pool_is_told(small, scorer):
-    found = mine_negatives(
-        small, CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=3), split="train", top=9
-    )
+    found = Miner(small, CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=3), top=9).mined("train")
     assert (np.bincount(found.table["rank"].to_numpy()) <= 3).all()
     assert len(found) <= 9
     assert found.short == {"the pool (random, 3 deep) has no further document": 3}
@@ -115,7 +113,7 @@ def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monke
         scorer = CrossEncoderScorer(load_cross_encoder(folder), VectorStore(place))
         calls = counting(scorer, monkeypatch, fail_at)
         retriever = CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=10)
-        mine_negatives(small, retriever, split="train", top=3).write(out)
+        Miner(small, retriever, top=3).mined("train").write(out)
         return sum(calls)
 
     whole = mined(tmp_path / "a", tmp_path / "a.parquet")

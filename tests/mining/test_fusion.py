@@ -101,10 +101,10 @@ def test_refusals(sources, how, message):
 
 
 def test_what_lies_before_a_window_is_no_verdict(small):
-    from foils.mining import RandomRetriever, mine_negatives
+    from foils.mining import Miner, RandomRetriever
 
     retriever = RandomRetriever(small, seed=1)
-    first, second = (mine_negatives(small, retriever, split="train", top=2, ranks=ranks) for ranks in ((0, 2), (2, 4)))
+    first, second = (Miner(small, retriever, top=2, ranks=ranks).mined("train") for ranks in ((0, 2), (2, 4)))
     assert (~second.keep).any()
     found = fuse_sources({"first": first, "second": second}, FusionSettings())
 

@@ -15,6 +15,7 @@ from foils.data.negatives import Negatives
 from foils.llm import Usage
 from foils.mining.generation import (
     PROMPTS,
+    Record,
     WritingSettings,
     parse,
     validated,
@@ -47,7 +48,7 @@ def asked(small, monkeypatch):
 
 def test_rows_are_texts_of_their_own(small, asked, tmp_path):
     found, server = asked(good, tmp_path)
-    assert (found.queries, found.answered, found.failed, found.short) == (3, 3, {}, 0)
+    assert (found.queries, found.answered, dict(found.usage.failures), found.short) == (3, 3, {}, 0)
     assert found.usage == Usage(3, 21, 9)
     rows = found.table.to_pylist()
     assert [row["query_id"] for row in rows] == ["q1"] * 3 + ["q2"] * 3 + ["q3"] * 3
@@ -77,11 +78,11 @@ def test_a_failure_is_recorded_as_one_and_asked_for_again(asked, tmp_path, bad, 
     settings = {"patience": {"retries": 1}, "concurrency": 1, "limit": 1}
     found, _ = asked(lambda *_: bad, tmp_path, **settings)
     assert (found.answered, len(found)) == (0, 0)
-    ((said, count),) = found.failed.items()
+    ((said, count),) = found.usage.failures.items()
     assert reason in said
     assert count == 1
     again, server = asked(good, tmp_path, **settings)
-    assert (again.answered, again.failed, len(server.seen)) == (1, {}, 1)
+    assert (again.answered, dict(again.usage.failures), len(server.seen)) == (1, {}, 1)
 
 
 def test_missing_negatives_are_asked_for_again_and_named(small, asked, tmp_path):
@@ -253,12 +254,13 @@ def test_no_answer_breaks_the_parser(said):
     assert all(isinstance(text, str) for text in parse(said))
 
 
+def record(query: str, *positives: str) -> Record:
+    return Record("key", "q", query, positives, {})
+
+
 def test_what_is_turned_away():
     texts = ["fine", "FINE.", "", "?!", "the query!", "positive one", "\ud800 x", "taken", "also fine"]
-    kept, away = validated(
-        [*texts, "more"],
-        query="the query", positives=["positive, one"], taken=["Taken"], number=2,
-    )  # fmt: skip
+    kept, away = validated([*texts, "more"], record("the query", "positive, one"), taken=["Taken"], number=2)
     assert kept == ["fine", "also fine"]
     assert away == {
         "repeats another": 2, "empty, or not valid text": 3, "equals the query": 1, "equals a positive": 1,
@@ -267,17 +269,16 @@ def test_what_is_turned_away():
 
 
 def test_pieces_of_the_positive_and_of_the_prompt_are_turned_away():
-    given = {"query": "of a query", "positives": ["A long positive, with seven words indeed", "Another"], "taken": []}
+    given = record("of a query", "A long positive, with seven words indeed", "Another")
     prompt = asked_for(WritingSettings(), "of a query", "", 3)
     texts = ["LONG positive: with", "ong positive", "read like a passage", "passage", "with seven", "A query", "query"]
-    kept, away = validated(texts, **given, number=9, prompt=prompt)
+    kept, away = validated(texts, given, taken=[], number=9, prompt=prompt)
     assert kept == ["ong positive", "passage", "query"], "neither part of a word nor a single word of the prompt"
     assert away == {"is a part of a positive": 2, "repeats the prompt": 2}
 
 
 def test_texts_much_shorter_than_every_positive_are_turned_away():
-    given = {"query": "q", "positives": ["w " * 30, "v " * 21], "taken": [], "number": 9}
-    kept, away = validated(["x", "x y", "x y z"], **given)
+    kept, away = validated(["x", "x y", "x y z"], record("q", "w " * 30, "v " * 21), taken=[], number=9)
     assert (kept, away) == (["x y z"], {"much shorter than a positive": 2})
 
 

@@ -9,7 +9,7 @@ import pytest
 from foils.cli.app import run
 from foils.data.description import expected_recurrence
 from foils.data.negatives import Negatives
-from foils.deciding.mine import mine
+from foils.deciding.decision import mine
 from foils.encode import VectorStore
 from foils.mining import BM25Retriever, candidates
 from foils.mining.candidates import Mined

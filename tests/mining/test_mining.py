@@ -17,7 +17,7 @@ from fakes import HashingEncoder, memory_of
 from foils.data import Collection, tokens
 from foils.data.negatives import EQUAL, Negatives, negatives_table
 from foils.encode import Vectors, VectorStore
-from foils.mining import BM25Retriever, DenseRetriever, Mined, RandomRetriever, candidates, mine_negatives
+from foils.mining import BM25Retriever, DenseRetriever, Mined, Miner, RandomRetriever, candidates
 from foils.mining.candidates import COPIES
 from foils.mining.rules import (
     NEAR,
@@ -182,7 +182,7 @@ def test_negatives_equal_those_of_the_plain_loop(
     given_rules = {"near_duplicate": near, "ranks": (first, end), "rules": rules}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "QUERIES", data.draw(st.sampled_from([1, 2, 4_096])))
-        found = mine_negatives(collection, Listed(rankings), split="train", top=top, **given_rules)
+        found = Miner(collection, Listed(rankings), top=top, **given_rules).mined("train")
     last = end or (first + 10 * top if rules else np.inf)
     expected = plain_mine(collection, rankings, "train", top, near, first, last, reason_of)
     assert rows_of(found) == expected.rows
@@ -200,7 +200,7 @@ def test_a_deeper_search_is_made_for_the_short_lists_alone() -> None:
         "deep", documents, {"q0": "a", "q1": "b"}, {"train": {"q0": {"d0": 1}, "q1": {"d99": 1}}}
     )
     retriever = Listed({0: range(100), 1: range(100)})
-    found = mine_negatives(collection, retriever, split="train", top=3)
+    found = Miner(collection, retriever, top=3).mined("train")
     assert retriever.searched == [(2, 11), (1, 44)]
     kept = [row for row in rows_of(found) if row[3]]
     assert [row[1] for row in kept] == ["d31", "d32", "d33", "d0", "d1", "d2"]
@@ -214,12 +214,12 @@ def test_short_lists_say_why() -> None:
     collection = Collection.from_dicts(
         "short", {f"d{i}": f"text {i}" for i in range(4)}, {"q": "a"}, {"train": {"q": {"d0": 1}}}
     )
-    ended = mine_negatives(collection, Listed({0: [0, 3]}), split="train", top=3)
+    ended = Miner(collection, Listed({0: [0, 3]}), top=3).mined("train")
     assert ended.short == {"the list is over": 1}
     assert [row[1] for row in rows_of(ended)] == ["d3"]
-    through = mine_negatives(collection, Listed({0: [3, 0, 1, 2]}), split="train", top=4)
+    through = Miner(collection, Listed({0: [3, 0, 1, 2]}), top=4).mined("train")
     assert through.short == {"the collection has no further document": 1}
-    assert mine_negatives(collection, Listed({0: [3, 0, 1, 2]}), split="train", top=3).short == {}
+    assert Miner(collection, Listed({0: [3, 0, 1, 2]}), top=3).mined("train").short == {}
 
 
 def test_titles_and_texts_of_no_letter_or_digit_are_compared_too() -> None:
@@ -229,13 +229,13 @@ def test_titles_and_texts_of_no_letter_or_digit_are_compared_too() -> None:
     }  # fmt: skip
     judged = {"train": {"q": {"p": 1}, "r": {"wind": 1}}}
     collection = Collection.from_dicts("marks", documents, {"q": "?", "r": "?"}, judged)
-    found = mine_negatives(collection, Listed({0: [1, 2, 3], 1: [5]}), split="train", top=3)
+    found = Miner(collection, Listed({0: [1, 2, 3], 1: [5]}), top=3).mined("train")
     assert [row[4] for row in rows_of(found)] == [EQUAL, None, None, EQUAL]
 
 
 def test_scores_and_provenance_come_through(small: Collection) -> None:
     made = {"stage": "mine", "settings": {"top": 2}}
-    found = mine_negatives(small, Listed({0: [1, 4, 5]}, name="mine"), split="train", top=2, made=made)
+    found = Miner(small, Listed({0: [1, 4, 5]}, name="mine"), top=2).mined("train", made=made)
     recapture = found.provenance["recapture"]
     assert found.provenance == {**made, "recapture": recapture}
     counts = {name: recapture[name] for name in ("way", "labelled", "kept", "queries")}
@@ -256,14 +256,16 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("bad", "message"), REFUSED.values(), ids=list(REFUSED))
 def test_settings_out_of_range(small: Collection, bad: dict[str, Any], message: str) -> None:
+    split = bad.get("split", "train")
+    window = {"top": 2, **{name: value for name, value in bad.items() if name != "split"}}
     with pytest.raises(InputError, match=message):
-        mine_negatives(small, RandomRetriever(small), **{"split": "train", "top": 2, **bad})
+        Miner(small, RandomRetriever(small), **window).mined(split)
 
 
 def test_a_split_without_a_positive_is_an_error() -> None:
     collection = Collection.from_dicts("none", {"a": "x"}, {"q": "?"}, {"train": {"q": {"a": 0}}})
     with pytest.raises(InputError, match="judges no document relevant"):
-        mine_negatives(collection, RandomRetriever(collection), split="train", top=1)
+        Miner(collection, RandomRetriever(collection), top=1).mined("train")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,7 @@ def test_margins_by_hand(small, rule, limit, sign):
 def test_another_scorer_gives_the_scale(small):
     """The listed score of a document is 1, −1/2, 1/3, −1/4, … by its row."""
     listed = Listed({0: [1, 3, 4, 5, 6, 7]}, column="logit")
-    found = mine_negatives(small, listed, split="train", top=3, rules=[ScoreLimit(-0.2)], scorer=listed, ranks=(0, 9))
+    found = Miner(small, listed, top=3, rules=[ScoreLimit(-0.2)], scorer=listed, ranks=(0, 9)).mined("train")
     assert found.kept()["doc_id"].to_pylist() == ["d2", "d4"]
     rows = small.document_rows(found.table["doc_id"])
     assert found.table["logit"].to_pylist() == (np.where(rows % 2, -1.0, 1.0) / (1 + rows)).tolist()
@@ -339,8 +341,8 @@ def many() -> tuple[Collection, Vectors, Vectors]:
 def drawn(many, **settings) -> np.ndarray:
     """How often each rank (0–11) is kept."""
     world, queries, documents = many
-    given = {"split": "train", "top": 1, "ranks": (0, 12), **settings}
-    found = mine_negatives(world, DenseRetriever(queries, documents), **given)
+    given = {"top": 1, "ranks": (0, 12), **settings}
+    found = Miner(world, DenseRetriever(queries, documents), **given).mined("train")
     return np.bincount(found.kept()["rank"].to_numpy(), minlength=12)
 
 
@@ -354,8 +356,7 @@ def test_uniform_draws_are_uniform_repeat_with_the_seed_and_stay_in_the_window(m
 
 def test_what_is_not_drawn_is_marked_and_what_is_rejected_is_replaced(many):
     world, queries, documents = many
-    given = {"split": "train", "ranks": (0, 8), "draw": Uniform()}
-    found = mine_negatives(world, DenseRetriever(queries, documents), top=3, **given)
+    found = Miner(world, DenseRetriever(queries, documents), top=3, ranks=(0, 8), draw=Uniform()).mined("train")
     assert found.rejected() == {"not drawn": 5 * QUERIES}
     assert found.short == {}
     filled = drawn(many, draw=Uniform(), rules=[ScoreLimit(0.52)], top=2)
@@ -372,7 +373,7 @@ def test_what_is_drawn_of_a_random_order_does_not_depend_on_the_document():
         {f"q{at}": f"query {at}" for at in range(queries)},
         {"train": {f"q{at}": {f"d{at % documents}": 1} for at in range(queries)}},
     )
-    found = mine_negatives(world, RandomRetriever(world), split="train", top=1, ranks=(0, 2), draw=Uniform())
+    found = Miner(world, RandomRetriever(world), top=1, ranks=(0, 2), draw=Uniform()).mined("train")
     places = (world.document_rows(found.kept()["doc_id"].to_pylist()) + 0.5) / documents
     assert abs(places.mean() - 0.5) < 4 * np.sqrt(1 / 12 / queries)
 
@@ -408,9 +409,8 @@ def test_the_distribution_over_the_region_by_hand(triangle):
 def test_trisampler_mines_from_its_region(triangle):
     world, queries, documents = triangle
     region = TriSampler(world, queries, documents)
-    found = mine_negatives(
-        world, DenseRetriever(queries, documents), split="train", top=6, ranks=(0, 6), rules=[region], draw=region
-    )
+    dense = DenseRetriever(queries, documents)
+    found = Miner(world, dense, top=6, ranks=(0, 6), rules=[region], draw=region).mined("train")
     assert sorted(found.kept()["doc_id"].to_pylist()) == ["d4", "d5"]
     assert found.rejected() == {region.reason: 3, "not drawn": 1}
 
@@ -463,7 +463,7 @@ def test_copies_of_a_positive_are_bounded_and_counted():
     queries = {f"q{at}": "one text" for at in range(3)}
     copied = Collection.from_dicts("copied", documents, queries, {"train": {query: {"d0": 1} for query in queries}})
     listed = Listed(dict.fromkeys(range(3), range(260)))
-    found = mine_negatives(copied, listed, split="train", top=4)
+    found = Miner(copied, listed, top=4).mined("train")
     assert found.rejected() == {"equal to a positive": 3 * COPIES}
     assert found.copies_left_out == found.to_json()["copies_left_out"] == 3 * (249 - COPIES)
     assert found.kept()["doc_id"].to_pylist() == [f"d{at}" for at in range(250, 254)] * 3

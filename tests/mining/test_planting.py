@@ -10,7 +10,7 @@ from foils.data import Collection
 from foils.data.collection import PairIndex
 from foils.data.negatives import Recapture
 from foils.encode import Vectors
-from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
+from foils.mining import DenseRetriever, Miner, RandomRetriever
 from foils.mining.candidates import drawn_positives
 from foils.mining.retrievers import CrossEncoderRetriever
 from foils.mining.rules import (
@@ -77,7 +77,8 @@ WAYS = {
 
 def mined(world: World, way: str, **more: object):
     settings = {"top": 6, "near_duplicate": 1.1, "plant": MOST, **WAYS[way](world), **more}
-    return mine_negatives(world.collection, split="train", **settings)
+    plant = settings.pop("plant")
+    return Miner(world.collection, **settings).mined("train", plant=plant)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_the_share_of_false_negatives_is_right_for_every_way_of_mining(worlds, w
 def test_positives_of_a_window_are_counted(small, window):
     first, end = window
     retriever = RandomRetriever(small, seed=3)
-    found = mine_negatives(small, retriever, split="train", top=end - first, ranks=window)
+    found = Miner(small, retriever, top=end - first, ranks=window).mined("train")
     positives = small.positives("train")
     known, returned, labelled = small.known_positives, 0, 0
     for query in positives.query_rows:
@@ -172,8 +173,9 @@ def small_world(qrels: dict[str, dict[str, int]], **splits: dict[str, dict[str, 
 
 
 def of(world: World, **settings: object) -> Recapture | None:
-    given = {"split": "train", "top": 1, "near_duplicate": 1.1, "plant": 10, **settings}
-    return Recapture.of(mine_negatives(world.collection, world.dense(), **given))
+    given = {"top": 1, "near_duplicate": 1.1, "split": "train", "plant": 10, **settings}
+    split, plant = given.pop("split"), given.pop("plant")
+    return Recapture.of(Miner(world.collection, world.dense(), **given).mined(split, plant=plant))
 
 
 def small_scores(world: World) -> PositiveScores:
@@ -239,9 +241,9 @@ def test_where_a_query_has_one_positive_only_what_compares_with_none_is_planted(
     single = Collection.from_dicts("one", {"a": "a", "b": "b"}, {"q0": "q"}, {"train": {"q0": {"a": 1}}})
     dense = DenseRetriever(Vectors.of(np.ones((1, 1))), Vectors.of(np.ones((2, 1))))
     scores = PositiveScores.of(single, dense, np.array([0]))
-    how = {"split": "train", "top": 1, "plant": 5}
-    assert Recapture.of(mine_negatives(single, dense, rules=[ScoreLimit(2.0)], **how)).way == "planted"
-    assert "recapture" not in mine_negatives(single, dense, rules=[Margin(scores)], **how).provenance
+    limited, compared = (Miner(single, dense, rules=[rule], top=1) for rule in (ScoreLimit(2.0), Margin(scores)))
+    assert Recapture.of(limited.mined("train", plant=5)).way == "planted"
+    assert "recapture" not in compared.mined("train", plant=5).provenance
 
 
 def test_the_verb_plants_and_what_fusing_and_filtering_make_says_nothing(beir_folder):

@@ -15,7 +15,7 @@ from fakes import HashingEncoder
 from foils.data import Collection
 from foils.encode import EmbeddingSettings, Vectors, VectorStore, nearest
 from foils.encode.nearest import top_inner_products
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives, retrievers
+from foils.mining import BM25Retriever, DenseRetriever, Miner, RandomRetriever, retrievers
 from foils.mining.rules import TextPairs
 from foils.runtime.errors import InputError
 from foils.searching import DimensionSettings
@@ -299,7 +299,7 @@ def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothin
 
     def mined(encoder):
         retriever = DenseRetriever.of_model(small, encoder, store, query_rows=rows, name="ance")
-        return mine_negatives(small, retriever, split="train", top=3)
+        return Miner(small, retriever, top=3).mined("train")
 
     first, encoded = mined(one), one.encoded
     assert mined(one).table.equals(first.table)

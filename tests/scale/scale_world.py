@@ -18,7 +18,7 @@ from fakes import HashingEncoder
 from foils.data import Collection, Negatives
 from foils.data.collection import DocumentTexts
 from foils.encode import Kind, VectorStore
-from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
+from foils.mining import DenseRetriever, Miner, RandomRetriever
 from foils.rating import BiEncoderJudge
 from foils.runtime.parallel import executing
 from foils.scoring import ScoreSettings, score_sources
@@ -57,8 +57,8 @@ def mined(folder: Path) -> dict[str, bytes]:
     collection, retriever = dense(folder)
     few = Collection("few", collection.documents, collection.queries, {"train": collection.qrels["train"][:20]}, "few")
     return {
-        "all": table(mine_negatives(collection, retriever, split="train", top=5)),
-        "few": table(mine_negatives(few, retriever, split="train", top=5)),
+        "all": table(Miner(collection, retriever, top=5).mined("train")),
+        "few": table(Miner(few, retriever, top=5).mined("train")),
     }
 
 
@@ -66,8 +66,8 @@ def scored(folder: Path) -> dict[str, bytes]:
     """The scores of two sources, their hybrid and the control."""
     collection, retriever = dense(folder)
     sources = {
-        "dense": mine_negatives(collection, retriever, split="train", top=9),
-        "random": mine_negatives(collection, RandomRetriever(collection), split="train", top=9),
+        "dense": Miner(collection, retriever, top=9).mined("train"),
+        "random": Miner(collection, RandomRetriever(collection), top=9).mined("train"),
     }
     settings, store = ScoreSettings(regularization=0.1), VectorStore(folder / "vectors")
     scores = score_sources(collection, sources, HashingEncoder(), store, settings, replicates=20)
@@ -77,7 +77,7 @@ def scored(folder: Path) -> dict[str, bytes]:
 def rated(folder: Path) -> dict[str, bytes]:
     """Ratings by the vectors of a store."""
     collection, retriever = dense(folder)
-    negatives = mine_negatives(collection, retriever, split="train", top=5)
+    negatives = Miner(collection, retriever, top=5).mined("train")
     judge = BiEncoderJudge(HashingEncoder(), store=VectorStore(folder / "vectors"))
     found = foils.rate(collection, negatives, judge=judge, degree=4, accept_judge=True)
     return files(folder) | {"rated": table(found)}

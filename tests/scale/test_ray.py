@@ -16,7 +16,7 @@ from scale_world import DOCUMENTS, QUERIES, WORK, WatchedEncoder, WatchedRetriev
 import fakes
 import foils
 from fakes import HashingEncoder, memory_of
-from foils.mining import RandomRetriever, mine_negatives
+from foils.mining import Miner, RandomRetriever
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError, MissingExtraError
 from foils.runtime.parallel import map_shards, on_ray
@@ -117,10 +117,10 @@ def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, t
 def test_mining_with_a_worker_and_a_node_killed_gives_the_bytes_of_one_process(cluster, tmp_path, monkeypatch):
     cut_small(monkeypatch)
     collection = world()
-    here = mine_negatives(collection, RandomRetriever(collection), split="train", top=5)
+    here = Miner(collection, RandomRetriever(collection), top=5).mined("train")
     killer = Killer(cluster, tmp_path, "mining", after=2)
     with on_ray(cluster.address), reporting(killer.task):
-        there = mine_negatives(collection, WatchedRetriever(collection, tmp_path, 1.0), split="train", top=5)
+        there = Miner(collection, WatchedRetriever(collection, tmp_path, 1.0), top=5).mined("train")
     assert table(there) == table(here)
     assert len(killer.progress) == QUERIES // 32
     assert len([*tmp_path.glob("*.killed")]) == 1

@@ -77,14 +77,14 @@ def test_a_stored_collection_is_sent_by_its_folder(beir_folder, tmp_path, monkey
 
 
 def test_what_is_not_portable_stays_here(tmp_path, monkeypatch):
-    from foils.mining import mine_negatives
+    from foils.mining import Miner
 
     cut_small(monkeypatch)
     collection, retriever = dense(tmp_path)
-    portable = mine_negatives(collection, retriever, split="train", top=3)
+    portable = Miner(collection, retriever, top=3).mined("train")
     monkeypatch.setattr(type(retriever), "portable", False)
     elsewhere = Elsewhere()
     with executing(elsewhere):
-        here = mine_negatives(collection, retriever, split="train", top=3)
+        here = Miner(collection, retriever, top=3).mined("train")
     assert elsewhere.maps == []
     assert here.table.equals(portable.table)

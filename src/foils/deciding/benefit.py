@@ -26,7 +26,7 @@ from scipy.special import expit, logit
 from foils.data.collection import Rows
 from foils.deciding.unlabelled import Pairs
 from foils.scoring.gates import Float64s
-from foils.scoring.measure import Measured
+from foils.scoring.measure import Measured, assign_blocks, widening
 
 STARTS = ("encoder", "nothing")
 HARM = 2.0  # κ; on the grid's choice cells 1.5 and 2 lose least, and 2 orders better (docs/deciding.md)
@@ -34,6 +34,7 @@ ALREADY = 16  # power of ρ in the learnability of negatives where documents do 
 MOST = 0.985  # share of unlabelled answers, at most
 LOGITS = np.linspace(-23.0, float(logit(MOST)), 64)  # of shares at which a source's constant is solved
 NEWTON, CLOSE = 20, 1e-5
+DRAWS = 400  # of the belief, and of the queries
 
 
 class Odds:
@@ -191,3 +192,45 @@ FORM: Mapping[str, Points] = {
     "encoder": Points(slope=1.68, power=0.5, slope_error=0.21, error=0.34),
     "nothing": Points(slope=9.6, power=1.0, slope_error=0.0, error=0.60),
 }
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Blocks of records, how often each is drawn, and what the form of the points is wrong by.
+
+    Attributes:
+        block: (T,) of each record.
+        counts: (B,) queries of each block.
+        weights: (D, B) how often each is drawn.
+        slope_error: (D,) what the slope of the points is wrong by.
+    """
+
+    block: Rows
+    counts: Float64s
+    weights: Float64s
+    slope_error: Float64s
+
+    @classmethod
+    def of(cls, records: int, queries: int, rng: np.random.Generator) -> Resampling:
+        """Deal records into blocks, and draw these; queries without a record belong to blocks evenly."""
+        block = assign_blocks(records, rng)
+        blocks = int(block.max()) + 1
+        counts = np.bincount(block, minlength=blocks).astype(np.float64) * (queries / records)
+        weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
+        return cls(block, counts, weights, rng.standard_t(3, DRAWS))
+
+    def means(self, sums: Float64s, *, of_draws: bool = False) -> Float64s:
+        """Return means over queries in each draw, of sums by block: (G, D) of (G, B), (1, D) of draws' own.
+
+        Their deviations are widened, since they are those of few blocks (`widening`).
+
+        Args:
+            sums: (G, B) the same for all draws.
+            of_draws: sums are (D, B), a row for each draw.
+        """
+        totals = np.einsum("db,b->d", self.weights, self.counts)
+        # einsum: a product of matrices sums in an order that the number of threads decides
+        drawn = np.einsum("db,db->d" if of_draws else "gb,db->gd", sums, self.weights) / totals
+        whole = sums.sum(axis=1) / self.counts.sum()
+        whole = whole[None] if of_draws else whole[:, None]
+        return np.asarray(whole + widening(len(self.counts)) * (drawn - whole))

@@ -2,38 +2,49 @@
 
 `decide` goes five steps: draw (what is looked at), believe (how many of each source's negatives are
 unlabelled answers), weigh (what each source is worth then), choose, and explain
-(`foils.deciding.results`).
+(`foils.deciding.results`). `mine` is the verb, since the best of a ranking's ranks are a decision.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.special import expit, ndtri
 
 from foils.data.collection import Collection, Rows
 from foils.data.description import expected_recurrence
 from foils.data.labels import Labels
 from foils.data.negatives import Negatives, Recapture, negatives_table
+from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.run import ranks_within
-from foils.deciding.benefit import FORM, HARM, MOST, Basis, Odds, in_batch_odds
-from foils.deciding.judged import DRAWS, Judged, Posterior, Source, posterior
+from foils.data.tables import provenance
+from foils.data.tokens import BM25Settings
+from foils.deciding.benefit import DRAWS, FORM, HARM, MOST, Basis, Odds, Resampling, in_batch_odds
+from foils.deciding.judged import Judged, Posterior, Source, posterior
 from foils.deciding.results import NONE, RANDOM, BeliefSettings, Candidate, Decision, TurningPoint, list_length
 from foils.deciding.unlabelled import Pooling, Relevance, Survey, signs_of_pooling, survey_pairs
 from foils.encode.encoder import Encoder
-from foils.encode.vectors import VectorStore
+from foils.encode.vectors import AT_128, EncodingSettings, VectorStore
+from foils.mining.candidates import PLANTED, Mined, Miner
+from foils.mining.methods import BEST, METHODS, MINING_NEEDS, FilterSettings, Models, WindowSettings, check_mining
 from foils.runtime import seeds
 from foils.runtime.errors import InputError
+from foils.runtime.options import Option, door, spelled
+from foils.runtime.parallel import ScaleSettings
+from foils.runtime.results import Table
 from foils.scoring.gates import Float64s
-from foils.scoring.measure import CONFIDENCE, Measured, assign_blocks, measure, widening
+from foils.scoring.measure import CONFIDENCE, Measured, measure
 from foils.scoring.scores import REPLICATES, Scores, ScoreSettings, score_measured
 from foils.scoring.triplets import CONTROL, first_distinct, make_records
 
+WINDOWS = 10  # of as many ranks as negatives per query, that are looked at for the best one
 RECORDS = 2_000  # queries of the split that are looked at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
 TAILS = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]  # of intervals
@@ -55,19 +66,19 @@ class Draw:
     """What a decision looks at, and what it was asked.
 
     Attributes:
-        collection: documents, queries, judgements.
         sources: name -> negatives, random ones among them.
         settings: of the belief, its labels read.
         scoring: split, temperature and seed.
+        trained: queries of the split with a positive.
         queries: (q,) rows of those that are looked at, ascending.
         documents: (M,) rows of the documents that ranks are counted among, ascending.
         rng: of what is drawn later.
     """
 
-    collection: Collection
     sources: Mapping[str, Negatives]
     settings: BeliefSettings
     scoring: ScoreSettings
+    trained: int
     queries: Rows
     documents: Rows
     rng: np.random.Generator
@@ -121,48 +132,6 @@ class Belief:
                 logits[rows] += constant + slope * self.logs[rows]
             expected += expit(logits / np.maximum(holders, 1)) / len(lines)
         return expected
-
-
-@dataclass(frozen=True)
-class Resampling:
-    """Blocks of records, how often each is drawn, and what the form of the points is wrong by.
-
-    Attributes:
-        block: (T,) of each record.
-        counts: (B,) queries of each block.
-        weights: (D, B) how often each is drawn.
-        slope_error: (D,) what the slope of the points is wrong by.
-    """
-
-    block: Rows
-    counts: Float64s
-    weights: Float64s
-    slope_error: Float64s
-
-    @classmethod
-    def of(cls, records: int, queries: int, rng: np.random.Generator) -> Resampling:
-        """Deal records into blocks, and draw these; queries without a record belong to blocks evenly."""
-        block = assign_blocks(records, rng)
-        blocks = int(block.max()) + 1
-        counts = np.bincount(block, minlength=blocks).astype(np.float64) * (queries / records)
-        weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=DRAWS).astype(np.float64)
-        return cls(block, counts, weights, rng.standard_t(3, DRAWS))
-
-    def means(self, sums: Float64s, *, of_draws: bool = False) -> Float64s:
-        """Return means over queries in each draw, of sums by block: (G, D) of (G, B), (1, D) of draws' own.
-
-        Their deviations are widened, since they are those of few blocks (`widening`).
-
-        Args:
-            sums: (G, B) the same for all draws.
-            of_draws: sums are (D, B), a row for each draw.
-        """
-        totals = np.einsum("db,b->d", self.weights, self.counts)
-        # einsum: a product of matrices sums in an order that the number of threads decides
-        drawn = np.einsum("db,db->d" if of_draws else "gb,db->gd", sums, self.weights) / totals
-        whole = sums.sum(axis=1) / self.counts.sum()
-        whole = whole[None] if of_draws else whole[:, None]
-        return np.asarray(whole + widening(len(self.counts)) * (drawn - whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,12 +260,21 @@ def draw(
         documents = np.sort(rng.choice(documents, DOCUMENTS, replace=False))
     every = dict(sources)
     if RANDOM not in sources:
-        every[RANDOM] = random_negatives(collection, sources, scoring.split, scoring.seed)
+        # For each query as many as a source has on average, none of them a known positive.
+        size = max(1, round(float(np.mean([list_length(each) for each in sources.values()])))) if sources else 1
+        query = np.repeat(trained, size + 8)
+        random = np.random.default_rng([scoring.seed, seeds.RANDOM])
+        document = random.integers(len(collection.documents), size=len(query))
+        kept = first_distinct(query, document, collection.known_positives.contain(query, document), size)
+        query_ids = collection.queries["query_id"].take(pa.array(query[kept]))
+        doc_ids = collection.documents["doc_id"].take(pa.array(document[kept]))
+        rank = ranks_within(query[kept])
+        every[RANDOM] = Negatives(negatives_table(query_ids, doc_ids, RANDOM, rank, np.full(len(rank), np.nan)))
     return Draw(
-        collection=collection,
         sources=every,
         settings=settings,
         scoring=scoring,
+        trained=len(trained),
         queries=np.unique(queries),
         documents=documents,
         rng=rng,
@@ -308,7 +286,7 @@ def decided(drawn: Draw, measured: Measured, encoder: Encoder, candidates: Seque
     settings, scoring = drawn.settings, drawn.scoring
     recurrence = None if settings.starts == "nothing" else 1.0
     if recurrence is not None and getattr(encoder, "static", False):
-        recurrence = expected_recurrence(drawn.collection, scoring.split)
+        recurrence = expected_recurrence(measured.records.collection, scoring.split)
     survey = survey_pairs(measured, measured.background, drawn.documents, drawn.rng)
     in_batch = in_batch_odds(measured, survey.unlabelled, settings.in_batch, scoring.temperature, settings.starts)
     resampling = Resampling.of(len(measured.records), len(drawn.queries), drawn.rng)
@@ -328,7 +306,7 @@ def believe(drawn: Draw, measured: Measured, survey: Survey) -> Belief:
     relevance = Relevance.fit(survey, seed=drawn.scoring.seed)
     judged = Judged.of(drawn.settings.labels, measured.records)
     logs = np.log(np.maximum(relevance.ratio(survey.negatives), LEAST_RATIO))
-    pooled = signs_of_pooling(drawn.collection, drawn.queries, survey)
+    pooled = signs_of_pooling(measured.records.collection, drawn.queries, survey)
     in_pool = pooled.depth > 0 and judged is None
     if in_pool:  # what was judged and not labelled is no answer, and recaptured positives are all of the pool
         logs[pooled.judged(measured, survey)] = math.log(LEAST_RATIO)
@@ -484,7 +462,7 @@ def choose(
         turns_below=below if above else None,
         pooled=belief.pooled.sign,
         pool=belief.pooled.depth,
-        queries=len(drawn.collection.positives(drawn.scoring.split)),
+        queries=drawn.trained,
         label_next=LABELS if asks else 0,
         labels=belief.judged,
         unlabelled_most=float(belief.unlabelled[-1]),
@@ -543,14 +521,77 @@ def _ability(measured: Measured) -> float:
     return float(below.mean()) if len(rows) else math.nan
 
 
-def random_negatives(collection: Collection, sources: Mapping[str, Negatives], split: str, seed: int) -> Negatives:
-    """Random documents for each query of the split, as many as a source's mean, none a known positive."""
-    size = max(1, round(float(np.mean([list_length(each) for each in sources.values()])))) if sources else 1
-    queries, documents = np.sort(collection.positives(split).query_rows), len(collection.documents)
-    query = np.repeat(queries, size + 8)
-    document = np.random.default_rng([seed, seeds.RANDOM]).integers(documents, size=len(query))
-    kept = first_distinct(query, document, collection.known_positives.contain(query, document), size)
-    query_ids = collection.queries["query_id"].take(pa.array(query[kept]))
-    doc_ids = collection.documents["doc_id"].take(pa.array(document[kept]))
-    rank = ranks_within(query[kept])
-    return Negatives(negatives_table(query_ids, doc_ids, RANDOM, rank, np.full(len(rank), np.nan)))
+@door(check=check_mining, needs=MINING_NEEDS)
+def mine(
+    collection: CollectionLike,
+    method: Annotated[str, Option(flag="--with", names=METHODS)] = "bm25",
+    *,
+    window: WindowSettings,
+    lexical: BM25Settings,
+    filters: FilterSettings,
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Mined:
+    """Mine negatives: the best-ranked documents that are not labelled relevant.
+
+    Documents that equal or nearly equal a positive stay in the table, rejected with a reason. With
+    the best ranks, it mines deep, shows what each window of ranks is worth for the training, and
+    takes the best one.
+
+    Args:
+        method: What ranks the documents: random, bm25, dense, cross-encoder, ance or trisampler.
+
+    Example:
+        foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet
+
+    Raises:
+        InputError: a collection that cannot be read, a split without positives, or options that
+            have no effect.
+        UnknownNameError: no such method.
+    """
+    loaded = reading.open(collection)
+    models = Models(loaded, window, filters, encoding, lexical)
+    (miner, facts), top = models.miner(method), window.top
+
+    def mined(miner: Miner, **more: Any) -> Mined:
+        ranks = {"ranks": miner.ranks} if miner.ranks != (0, None) else {}
+        settings = {**facts, **ranks, **more}
+        history = provenance("mine", settings, inputs={"collection": loaded.digest})
+        return miner.mined(window.split, plant=PLANTED, made=history)
+
+    if window.ranks != BEST:
+        return mined(miner)
+    windows = {f"ranks {at * top}–{(at + 1) * top}": (at * top, (at + 1) * top) for at in range(WINDOWS)}
+    sources = {}
+    for name, (first, end) in windows.items():
+        source = mined(replace(miner, ranks=(first, end)))
+        if pc.max(source.kept()["rank"]).as_py() == end - 1:  # the ranking goes on to its end
+            sources[name] = source
+    if len(sources) < 2:
+        raise InputError(f"{len(sources)} windows of {top} ranks have negatives: lower {spelled('top')}")
+    split, seed = window.split, window.seed
+    decision = decide(loaded, sources, *models.encoder, split=split, seed=seed, candidates=list(sources))
+    best_of = {"depth": WINDOWS * top, "source": decision.source, "sentence": decision.sentence,
+               "candidates": decision.to_json()["candidates"]}  # fmt: skip
+    best = mined(replace(miner, ranks=windows[str(decision.source)]), best_of=best_of)
+    return MinedOfBest.of(best, decision=decision, **{each.name: getattr(best, each.name) for each in fields(best)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinedOfBest(Mined):
+    """Negatives of the best ranks.
+
+    Attributes:
+        decision: between windows of ranks.
+    """
+
+    decision: Decision
+
+    def tables(self) -> list[Table]:
+        """Return the counts, with the decision that the ranks were chosen by."""
+        return [*super().tables(), self.decision.table()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return source, settings, counts and the decision."""
+        return {**super().to_json(), "decision": self.decision.to_json()}

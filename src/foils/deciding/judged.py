@@ -28,7 +28,7 @@ from scipy.special import betaincinv, expit, ndtr
 from foils.data.collection import Rows, pair_keys
 from foils.data.labels import CHECKS, Labels, LabelsLike
 from foils.data.negatives import Negatives, negatives_table
-from foils.deciding.benefit import MOST, Odds
+from foils.deciding.benefit import DRAWS, MOST, Odds
 from foils.runtime.errors import InputError
 from foils.scoring.gates import Float64s
 from foils.scoring.triplets import Records, triplets_of_rows
@@ -36,7 +36,6 @@ from foils.scoring.triplets import Records, triplets_of_rows
 BELOW, SPREAD = 1.5, 2.0  # of log o: mean below log ō, standard deviation
 RATES = 0.6  # standard deviation of the logarithm of what a source's rate may be wrong by
 SLOPES = 0.5  # standard deviation of β
-DRAWS = 400  # of the belief, and of the queries
 THINNED, WARM_UP, SHRINKINGS = 6, 300, 60
 LATENT = 3  # unknowns of a program's errors
 SUREST = 1e-4  # of 0 or 1, a rate of errors

@@ -17,7 +17,7 @@ from foils.data.read import CollectionLike, CollectionSettings, identical_ids_ca
 from foils.data.records import read_sealed
 from foils.data.sources import SourcesLike, as_sources
 from foils.data.tokens import BM25Settings
-from foils.deciding.mine import mine
+from foils.deciding.decision import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.analysis import StudyAnalysis, analyse
 from foils.experiments.plan import LEAST, Plan

@@ -22,7 +22,7 @@ from foils.data.run import TUNED_FILE, Fusion, fuse_runs
 from foils.data.tables import provenance, read_table, write_table
 from foils.data.tokens import BM25Settings
 from foils.deciding import BeliefSettings, decide
-from foils.deciding.mine import mine
+from foils.deciding.decision import mine
 from foils.encode import SentenceEncoder, VectorStore
 from foils.encode.models import is_static
 from foils.encode.vectors import computes_bfloat16

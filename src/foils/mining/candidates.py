@@ -120,44 +120,6 @@ class Mined(Negatives):
         }  # fmt: skip
 
 
-def mine_negatives(
-    collection: Collection,
-    retriever: Retriever,
-    *,
-    split: str,
-    plant: int = 0,
-    made: Provenance | None = None,
-    **window: Any,
-) -> Mined:
-    """Take the `top` best-ranked documents that are not positives, for each query of a split with a positive.
-
-    Of the split `all` it is every query, with or without a positive. A document labelled relevant
-    for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document whose
-    text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a
-    Jaccard similarity of `near_duplicate` or more to a positive's, stays in the table with `keep =
-    false` and does not count towards `top` (100 such rows of a query at most; further ones are
-    counted); so do one that has the query's own id (`Collection.identical`), those that a rule
-    rejects, and those before the window of ranks. A list ends with its last negative, or with the
-    window. The table's provenance says under `recapture` how many labelled positives would be among
-    the negatives, were they not known (`Recapture`): what an estimate of false negatives needs. For
-    a window without rules and draw they are counted, else planted.
-
-    Args:
-        collection: documents, queries, judgements.
-        retriever: what ranks.
-        split: whose queries.
-        plant: the largest number of queries that are mined once more, for what a draw, rules, or a
-            retriever that reads judgements would do with an unknown positive; 0: the table then
-            says nothing of it.
-        made: provenance of the table.
-        window: `top`, and whatever else `Miner` has.
-
-    Raises:
-        InputError: as `Miner` says, an unknown split, a split without positives, or as the rules say.
-    """
-    return Miner(collection, retriever, **window).mined(split, plant=plant, made=made)
-
-
 def _joined(parts: Sequence[Lists]) -> Lists:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -213,7 +175,29 @@ class Miner:
             raise InputError("a draw needs a window of ranks with an end")
 
     def mined(self, split: str, *, plant: int = 0, made: Provenance | None = None) -> Mined:
-        """Mine for the queries of a split (`mine_negatives`)."""
+        """Take the `top` best-ranked documents that are not positives, for each query of a split with a positive.
+
+        Of the split `all` it is every query, with or without a positive. A document labelled relevant
+        for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document whose
+        text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a
+        Jaccard similarity of `near_duplicate` or more to a positive's, stays in the table with `keep =
+        false` and does not count towards `top` (100 such rows of a query at most; further ones are
+        counted); so do one that has the query's own id (`Collection.identical`), those that a rule
+        rejects, and those before the window of ranks. A list ends with its last negative, or with the
+        window. The table's provenance says under `recapture` how many labelled positives would be among
+        the negatives, were they not known (`Recapture`): what an estimate of false negatives needs. For
+        a window without rules and draw they are counted, else planted.
+
+        Args:
+            split: whose queries.
+            plant: the largest number of queries that are mined once more, for what a draw, rules, or a
+                retriever that reads judgements would do with an unknown positive; 0: the table then
+                says nothing of it.
+            made: provenance of the table.
+
+        Raises:
+            InputError: an unknown split, a split without positives, or as the rules say.
+        """
         query_rows, collection, name = self.collection.queries_of(split), self.collection, self.retriever.name
         kept = cache_place("mined", digest_of([made, QUERIES], 16)) if made and len(query_rows) > QUERIES else None
         lists = self.searched(query_rows, f"mining with {name}", kept)

@@ -23,7 +23,7 @@ from foils.data.tables import take
 from foils.encode.encoder import PROMPT_NAMES, Encoder, EncoderSettings, Kind
 from foils.encode.models import load_cross_encoder, load_model, similarity_of
 from foils.encode.vectors import EmbeddingSettings, as_encoder
-from foils.mining.candidates import mine_negatives
+from foils.mining.candidates import Miner
 from foils.mining.methods import FilterSettings
 from foils.mining.retrievers import CrossEncoderRetriever, DenseRetriever
 from foils.mining.rules import PositiveScores, Scores, Uniform
@@ -177,10 +177,9 @@ def mine_hard_negatives(
             scorer = CrossEncoderScorer(cross_encoder, store, as_predicted=True)
             retriever = CrossEncoderRetriever(judged, scorer, retriever, depth=depth)
         of_positives = PositiveScores.of(collection, retriever, collection.positives(TRAIN).query_rows)
-        mined = mine_negatives(
+        miner = Miner(
             judged,
             retriever,
-            split=ALL_QUERIES if include_positives else TRAIN,
             top=num_negatives,
             near_duplicate=None,
             ranks=(range_min, range_max),
@@ -190,6 +189,7 @@ def mine_hard_negatives(
             draw=None if seed is None else Uniform(),
             seed=seed or 0,
         )
+        mined = miner.mined(ALL_QUERIES if include_positives else TRAIN)
     if verbose:
         print_tables(mined.tables())
 

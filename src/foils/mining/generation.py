@@ -181,11 +181,6 @@ class Generated(Negatives):
     turned_away: dict[str, int]
     usage: Usage
 
-    @property
-    def failed(self) -> dict[str, int]:
-        """Reason -> number of queries without any negative."""
-        return dict(self.usage.failures)
-
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts as the program shows them."""
         return [
@@ -200,9 +195,10 @@ class Generated(Negatives):
 
     def to_json(self) -> dict[str, Any]:
         """Return settings, counts and what the requests used."""
-        counts = {each: getattr(self, each) for each in ("queries", "answered", "short", "failed", "turned_away")}
-        facts = {"source": SOURCE, "settings": self.provenance.get("settings", {}), **counts}
-        return {**facts, "rejected": self.rejected(), **self.usage.to_json()}
+        counts = {each: getattr(self, each) for each in ("queries", "answered", "short")}
+        refused = {"failed": dict(self.usage.failures), "turned_away": self.turned_away, "rejected": self.rejected()}
+        settings = self.provenance.get("settings", {})
+        return {"source": SOURCE, "settings": settings, **counts, **refused, **self.usage.to_json()}
 
 
 @door
@@ -322,15 +318,8 @@ async def write_negatives(
         except NoAnswerError as error:
             failure = str(error)
             continue
-        texts = parse(answer)
-        kept, away = validated(
-            texts,
-            query=record.query,
-            positives=record.positives,
-            taken=negatives,
-            number=wanted,
-            prompt=writing.asked(record.query, "", wanted, record.drawn),
-        )
+        texts, less_positive = parse(answer), writing.asked(record.query, "", wanted, record.drawn)
+        kept, away = validated(texts, record, taken=negatives, number=wanted, prompt=less_positive)
         negatives += kept
         turned_away.update(away)
         if len(negatives) == number:
@@ -368,7 +357,7 @@ def parse(content: str) -> list[str]:
 
 
 def validated(
-    texts: Sequence[str], *, query: str, positives: Sequence[str], taken: Sequence[str], number: int, prompt: str = ""
+    texts: Sequence[str], record: Record, *, taken: Sequence[str], number: int, prompt: str = ""
 ) -> tuple[list[str], Counter[str]]:
     """Return the first `number` usable texts, and how many were turned away, by reason.
 
@@ -379,15 +368,14 @@ def validated(
 
     Args:
         texts: of an answer.
-        query: of the record.
-        positives: all of the query's.
+        record: whose query and positives they must differ from.
         taken: negatives that the record has already.
         number: wanted.
         prompt: that the model was asked by, less the positive.
     """
     seen = {_words(text): "repeats another" for text in taken}
-    of_positives = [_words(text) for text in positives]
-    seen.update(dict.fromkeys(of_positives, "equals a positive") | {_words(query): "equals the query"})
+    of_positives = [_words(text) for text in record.positives]
+    seen.update(dict.fromkeys(of_positives, "equals a positive") | {_words(record.query): "equals the query"})
     least, asked = SHORTEST * min((len(words.split()) for words in of_positives), default=0), _words(prompt)
     kept: list[str] = []
     away: Counter[str] = Counter()

@@ -358,10 +358,10 @@ class CrossEncoderRetriever:
         scores = np.full(rows.shape, np.nan)
         scores[kept] = self.score(TextPairs(self._collection, queries[kept], rows[kept], scores[kept]))
         order = np.lexsort((rows, np.where(kept, -scores, np.inf)), axis=1)[:, :depth]
-        ranked, values = np.full((len(rows), depth), -1, np.int64), np.full((len(rows), depth), np.nan)
-        ranked[:, : order.shape[1]] = np.take_along_axis(np.where(kept, rows, -1), order, axis=1)
-        values[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
-        return ranked, values
+        ranked = np.take_along_axis(np.where(kept, rows, -1), order, axis=1)
+        end = ((0, 0), (0, depth - order.shape[1]))
+        values = np.take_along_axis(scores, order, axis=1)
+        return np.pad(ranked, end, constant_values=-1), np.pad(values, end, constant_values=np.nan)
 
     def score(self, pairs: TextPairs) -> Scores:
         """Return the score of each pair, (n,)."""

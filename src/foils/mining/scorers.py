@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.collection import DocumentTexts
 from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
@@ -60,17 +60,10 @@ class EncoderScorer:
     def score(self, pairs: TextPairs) -> Scores:
         """Return (n,) inner products of pairs, of documents in the collection or with a text of their own."""
         rows, query = np.unique(pairs.query_rows, return_inverse=True)
-        texts, document = distinct_texts(pairs)
+        own, document = np.unique(pairs.doc_rows, return_inverse=True)
+        texts = DocumentTexts(pairs.collection, own, pairs.own)
         queries = self._store.embed(self._encoder, pairs.collection.query_texts(rows), "query")
         return paired_products(queries, query, self._store.embed(self._encoder, texts, "document"), document)
-
-
-def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
-    """Return the texts of the pairs' documents, each document's once, and which each pair has, (n,)."""
-    count = len(pairs.collection.documents)
-    numbers = np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows)
-    keys, places = np.unique(numbers, return_inverse=True)
-    return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), places
 
 
 class CrossEncoderScorer:
@@ -200,7 +193,17 @@ def score_pairs(
     """
     loaded = reading.open(collection)
     named = as_source(source, loaded)
-    widened, rows, pairs = taught_pairs(named.negatives, loaded, split)
+    # 1. What is scored: kept negatives, and the labelled positives of their queries.
+    asked = np.unique(loaded.query_rows(named.negatives.kept()["query_id"]))
+    queries, documents = loaded.labels(split).pairs()
+    queries, documents = (each[np.isin(queries, asked)] for each in (queries, documents))
+    ids = loaded.queries["query_id"].take(queries), loaded.documents["doc_id"].take(documents)
+    widened, of_positives = named.negatives.with_rejected(*(each.combine_chunks() for each in ids))
+    rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
+    query_rows, texts = widened.texts_in(loaded)
+    pairs = TextPairs(loaded, query_rows[rows], np.asarray(texts.rows)[rows], np.full(len(rows), np.nan), texts.own)
+
+    # 2. By whom.
     kind, model = _kind_of(teacher)
     scorer: CrossEncoderScorer | EncoderScorer
     if kind == CROSS_ENCODER:
@@ -221,27 +224,6 @@ def score_pairs(
         name=of_model["name"],
         pairs=len(rows),
     )
-
-
-def taught_pairs(negatives: Negatives, collection: Collection, split: str) -> tuple[Negatives, Rows, TextPairs]:
-    """Return what a teacher scores: a table's kept negatives, and the labelled positives of their queries.
-
-    Returns:
-        The table, with a rejected row for each positive that had none; (n,) those of its rows that
-        are scored; and their texts.
-
-    Raises:
-        UnknownNameError: no such split.
-    """
-    asked = np.unique(collection.query_rows(negatives.kept()["query_id"]))
-    queries, documents = collection.labels(split).pairs()
-    queries, documents = (rows[np.isin(queries, asked)] for rows in (queries, documents))
-    ids = collection.queries["query_id"].take(queries), collection.documents["doc_id"].take(documents)
-    widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
-    rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
-    query_rows, texts = widened.texts_in(collection)
-    pairs = TextPairs(collection, query_rows[rows], np.asarray(texts.rows)[rows], np.full(len(rows), np.nan), texts.own)
-    return widened, rows, pairs
 
 
 def _kind_of(teacher: Any) -> tuple[str, Any]:
