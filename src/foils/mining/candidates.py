@@ -47,7 +47,7 @@ from foils.mining.rules import (
 from foils.runtime import progress, seeds
 from foils.runtime.errors import InputError
 from foils.runtime.files import cache_place, digest_of, kept_arrays
-from foils.runtime.options import Option, spelled
+from foils.runtime.options import Option
 from foils.runtime.parallel import map_shards
 
 QUERIES = 4_096  # ranked at once
@@ -105,10 +105,7 @@ class Mined(Negatives):
         """Say how more rows would be kept or, where no document was ranked, why."""
         if len(self):
             return super().looser()
-        facts = self.provenance.get("settings", {})
-        analyser = f"{facts['analyser']}, language {facts['language']}" if "analyser" in facts else ""
-        reading = f" (BM25 reads texts by {analyser}; choose with {spelled('language')})" if analyser else ""
-        return f"Why lists are short: {'; '.join(self.short) or 'there is no query'}{reading}."
+        return f"Why lists are short: {'; '.join(self.short) or 'there is no query'}."
 
     def to_json(self) -> dict[str, Any]:
         """Return source, settings and counts."""
@@ -210,8 +207,7 @@ class Miner:
         negatives = Negatives(table, made or {})
         if self.scorer is not None:
             negatives = negatives.with_columns({self.scorer.column: lists["scale"]})
-        kept_rows = int(negatives.keep.sum())
-        recaptured = self._recaptured(lists["in_window"], query_rows, kept_rows, plant)
+        recaptured = self._recaptured(lists["in_window"], query_rows, int(negatives.keep.sum()), plant)
         return Mined.of(
             negatives.with_provenance(recaptured),
             title=f"{name} negatives of {collection.name} ({split})",

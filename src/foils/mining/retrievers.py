@@ -75,16 +75,16 @@ class BM25Retriever:
         self._collection = collection
         self.settings = BM25Settings(language=language, k1=k1, b=b).resolved(collection)
         self._tokenizer = bm25_tokenizer(self.settings.language)
-        make, self.portable = self._indexed, False
+        self.portable = False
         if collection.folder is not None and len(collection.documents) >= LEAST_KEPT:
             versions = map(version, ("foils", "bm25s", "PyStemmer"))  # that make and score terms
             key = repr((collection.digest, *versions, *self.settings.facts.values()))
             place = cache_place("bm25", hashlib.blake2b(key.encode(), digest_size=16).hexdigest())
-            parts = kept_folder(place, "index of BM25", partial(self._read, place), make, self._write)
+            read = partial(self._read, place)
+            scores, rows, offsets = kept_folder(place, "index of BM25", read, self._indexed, self._write)
             self.portable = (place / META).is_file()  # other processes open it by its place
         else:
-            parts = make()
-        scores, rows, offsets = parts
+            scores, rows, offsets = self._indexed()
         # Short numbers spare a copy.
         offsets = offsets.astype(rows.dtype if len(rows) < np.iinfo(rows.dtype).max else np.int64)
         self._scores = sparse.csr_array((scores, rows, offsets), shape=(len(offsets) - 1, len(collection.documents)))
