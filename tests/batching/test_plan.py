@@ -11,7 +11,7 @@ import pytest
 
 from foils.batching import Batches, find_conflicts, no_conflicts
 from foils.batching.batches import known_conflicts
-from foils.batching.plan import batch, measure_epoch, plan_epoch
+from foils.batching.plan import batch, measure_epoch
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives
 from foils.data.sources import training_rows
@@ -39,26 +39,22 @@ def test_known_positives_are_counted_and_leave_the_measures():
     assert found["hardness"] == pytest.approx((0.6 + 0.6 + 0.6) / 3)  # without masks: (.8 + .6 + 1) / 3
 
 
-def plan(pairs, name, conflicts=None, **settings):
+def measured(pairs, name, conflicts=None, **settings):
     conflicts = no_conflicts(1000) if conflicts is None else conflicts
-    return plan_epoch(*pairs, BatchPlanner(name, settings), batch_size=50, seed=0, conflicts=conflicts)
-
-
-def test_random_batches_are_those_beside_them(pairs):
-    planned = plan(pairs, "random")
-    assert planned["measures"] == {**planned["random"], "seconds": planned["measures"]["seconds"]}
+    batches = BatchPlanner(name, settings).build(0, pairs, 50, rows=1000, conflicts=conflicts, seed=0)
+    return measure_epoch(*pairs, batches, conflicts=conflicts)
 
 
 def test_known_positives_meet_neither_in_hobit_s_batches_nor_in_random_ones(pairs):
     conflicts = find_conflicts([i // 4 for i in range(1000)], list(range(1000)))
-    planned = plan(pairs, "hobit", conflicts, **SMALL)
-    assert planned["measures"]["contradictions"] == planned["random"]["contradictions"] == 0
+    planned = [measured(pairs, name, conflicts, **settings) for name, settings in (("hobit", SMALL), ("random", {}))]
+    assert [each["contradictions"] for each in planned] == [0, 0]
 
 
 def test_hobit_is_harder_than_random_over_the_whole_epoch(pairs):
-    planned = plan(pairs, "hobit", **SMALL, alpha=0.0)
-    assert planned["measures"]["hardness"] > planned["random"]["hardness"] + 0.03
-    assert planned["measures"]["loss"] > planned["random"]["loss"]
+    hobit, random = measured(pairs, "hobit", **SMALL, alpha=0.0), measured(pairs, "random")
+    assert hobit["hardness"] > random["hardness"] + 0.03
+    assert hobit["loss"] > random["loss"]
 
 
 class Hashed:
@@ -101,6 +97,12 @@ def test_conflicts_of_a_collection_know_all_splits_and_equal_texts(collection):
     assert alone[1, 0]  # d89 is no row here, but it answers q1, and its text is d0's
     assert alone[0, 1]  # what answers a query beyond the one positive that is trained on …
     assert not alone[8, 7]  # … and nothing else
+
+
+def test_random_batches_are_those_beside_them(collection, tmp_path):
+    given = {"encoder": Hashed(), "vectors": VectorStore(tmp_path / "vectors")}
+    planned = batch(collection, "random", batch_size=16, **given)
+    assert planned.measures == {**planned.random, "seconds": planned.measures["seconds"]}
 
 
 def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):

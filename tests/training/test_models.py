@@ -472,8 +472,8 @@ def test_the_result_names_the_guide_of_a_mask(world):
     folder, call = world
     static_model(seed=3).save_pretrained(str(folder / "guide"))
     assert call("--mask", str(folder / "guide"), "--mask-margin", "-0.4") == 0
-    mask = result(folder)["mask"]
-    assert (mask["margin"], len(mask["guide"]["fingerprint"])) == (-0.4, 32)
+    settings = result(folder)["provenance"]["settings"]
+    assert (settings["mask"], settings["mask_margin"]) == (str(folder / "guide"), -0.4)
 
 
 def test_a_static_embedding_from_a_word_table(tmp_path):

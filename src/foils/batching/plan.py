@@ -147,34 +147,6 @@ class BatchPlan(Result):
         return [Table(title, columns, rows, "\n".join(notes))]
 
 
-def plan_epoch(
-    queries: Vectors, documents: Vectors, planner: Any, *, batch_size: int, seed: int, conflicts: Conflicts
-) -> dict[str, Any]:
-    """Build the first epoch's batches from fixed vectors, by the generator that the trainer's sampler uses.
-
-    Args:
-        queries: (N, d) unit vectors of the pairs' queries.
-        documents: (N, d) unit vectors of their documents.
-        planner: a `BatchPlanner`.
-        batch_size: rows per batch.
-        seed: of the generators.
-        conflicts: rows to keep apart.
-
-    Returns:
-        batches, measures and random, as `BatchPlan` has them.
-
-    Raises:
-        InputError: vectors that do not fit, or a number out of range.
-    """
-    begin = time.perf_counter()
-    batches = planner.build(0, (queries, documents), batch_size, rows=len(queries), conflicts=conflicts, seed=seed)
-    seconds = time.perf_counter() - begin
-    rng = np.random.default_rng([seed, 0])
-    random = random_order(len(queries), batch_size=batch_size, rng=rng, conflicts=conflicts)
-    measured, beside = (measure_epoch(queries, documents, each, conflicts=conflicts) for each in (batches, random))
-    return {"batches": batches, "measures": {**measured, "seconds": seconds}, "random": beside}
-
-
 @door
 def batch(
     collection: CollectionLike,
@@ -222,7 +194,11 @@ def batch(
     queries = store.embed(encoder, loaded.query_texts(trained.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
     known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
-    planned = plan_epoch(queries, documents, planner, batch_size=batch_size, seed=seed, conflicts=known)
+    begin, how = time.perf_counter(), {"rows": len(queries), "conflicts": known, "seed": seed}
+    planned = planner.build(0, (queries, documents), batch_size, **how)
+    seconds = time.perf_counter() - begin
+    random = random_order(len(queries), batch_size=batch_size, rng=np.random.default_rng([seed, 0]), conflicts=known)
+    measured, beside = (measure_epoch(queries, documents, each, conflicts=known) for each in (planned, random))
     chosen = {"with": method, **method_settings, "batch_size": batch_size, **vars(rows)}
     inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
     named = {"name": encoder.name, "fingerprint": encoder.fingerprint}
@@ -231,6 +207,6 @@ def batch(
     if negatives is not None and rows.form == "triplets":
         negative_ids = negatives.negatives.table["doc_id"].take(pa.array(trained.negatives[:, 0]))
     return BatchPlan(
-        collection=loaded, rows=trained, **planned, negative_ids=negative_ids, settings=method_settings,
-        provenance=history,
+        collection=loaded, rows=trained, batches=planned, measures={**measured, "seconds": seconds}, random=beside,
+        negative_ids=negative_ids, settings=method_settings, provenance=history,
     )  # fmt: skip

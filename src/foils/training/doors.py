@@ -145,13 +145,20 @@ def train(
         UnknownNameError: no such split, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
-    _check_request(model, output, method, evaluation, reranker=reranker)
+    # 0. What cannot be done is refused before anything is read.
+    check_writable(output)
+    if not isinstance(model, (str, Path)):
+        check_kind(model, CROSS_ENCODER if reranker else ENCODER)
+    if reranker and evaluation.dev is not None and evaluation.dev_run is None:
+        raise InputError(f"{spelled('dev')} needs a run to rerank: give {spelled('dev_run')}")
+    if method.batches in METHODS:
+        method_named(method.batches, method.batch_settings or {})
     negatives = source is not None or any(isinstance(each, tuple) for each in method.also)
     rows = rows.completed("lists" if reranker else "triplets" if negatives else "pairs")
 
     from foils.encode.encoder import weights_digest
     from foils.training.data import read_data_sets
-    from foils.training.fit import check_resumed, train_model
+    from foils.training.fit import check_resumed, save_model, train_model
     from foils.training.models import cast, load_trainable, types_of
 
     # 1. The rows to train on, the model, and settings that suit both.
@@ -195,21 +202,11 @@ def train(
         remarks=remarks,
     )  # fmt: skip
     if not int(os.environ.get("RANK", "0")):  # under torchrun the first process writes
-        _write(trained, checkpoints)
+        save_model(trained)
+        if (checkpoints / "runs").is_dir():  # TensorBoard's
+            shutil.copytree(checkpoints / "runs", trained.path / "runs", dirs_exist_ok=True)
+        shutil.rmtree(checkpoints, ignore_errors=True)
     return trained
-
-
-def _check_request(
-    model: ModelLike, output: str | Path, method: MethodSettings, evaluation: DevSettings, *, reranker: bool
-) -> None:
-    """Refuse what cannot be done, before anything is read."""
-    check_writable(output)
-    if not isinstance(model, (str, Path)):
-        check_kind(model, CROSS_ENCODER if reranker else ENCODER)
-    if reranker and evaluation.dev is not None and evaluation.dev_run is None:
-        raise InputError(f"{spelled('dev')} needs a run to rerank: give {spelled('dev_run')}")
-    if method.batches in METHODS:
-        method_named(method.batches, method.batch_settings or {})
 
 
 def _name_of(model: ModelLike) -> str:
@@ -250,13 +247,3 @@ def _settings_for(
         share = f"{length.cut:.1%} of their tokens"
         remarks = [f"documents are cut after {length.tokens} tokens in training: {share}", *remarks]
     return replace(settings, max_length=length.tokens), remarks
-
-
-def _write(trained: Trained, checkpoints: Path) -> None:
-    """Write a trained model to its folder, with TensorBoard's files beside it, and remove its checkpoints."""
-    from foils.training.fit import save_model
-
-    save_model(trained)
-    if (checkpoints / "runs").is_dir():  # TensorBoard's
-        shutil.copytree(checkpoints / "runs", trained.path / "runs", dirs_exist_ok=True)
-    shutil.rmtree(checkpoints, ignore_errors=True)

@@ -46,9 +46,8 @@ from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.files import fill_folder, write_json, write_text
 from foils.runtime.options import refuse, spelled
 from foils.training.data import TokenCollator, TrainingSet
-from foils.training.losses import average_gradients, make_loss, matryoshka_loss
+from foils.training.losses import average_gradients, guide_vectors, make_loss, matryoshka_loss
 from foils.training.models import AdapterCheckpoints, add_adapters, cast, restore, types_of, with_defaults
-from foils.training.objectives import guide_vectors
 from foils.training.settings import CHANCE, PROGRESS, Trained, TrainingRun, TrainSettings
 
 log = logging.getLogger(__name__)
@@ -398,13 +397,13 @@ def train_model(
         FailureError: the loss is no finite number, or a checkpoint cannot be written.
     """
     settings, output = with_defaults(settings or TrainSettings(), model), Path(output)
-    dataset, mask = data.dataset, None
+    dataset = data.dataset
     if isinstance(model, CrossEncoder):
         kind, of_arguments = CrossEncoderTrainer, CrossEncoderTrainingArguments
         dataset, loss, more = _of_reranker(model, data, settings)
     else:
         kind, of_arguments = SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-        loss, mask, more = _of_encoder(model, data, settings, batches, batch_settings)
+        loss, more = _of_encoder(model, data, settings, batches, batch_settings)
     start, last = time.perf_counter(), last_whole_checkpoint(output) if resume else None
     if settings.patience is not None and score is None:
         raise InputError("patience counts evaluations on dev, and there is none; give one, or patience None")
@@ -472,13 +471,12 @@ def train_model(
         seconds=time.perf_counter() - start,
         precision="bfloat16" if args.bf16 else "float16" if args.fp16 else trained_in,
         types=types,
-        mask=mask,
     )
 
 
 def _of_reranker(model: Any, data: TrainingSet, settings: TrainSettings) -> tuple[Any, Any, dict[str, Any]]:
     """Return pairs or lists, as a CrossEncoder's loss takes them, the loss, and the model's prompt."""
-    from foils.training.reranker import DrawnLists, learned_activation, reranker_loss, reranker_set
+    from foils.training.reranker import learned_activation, reranker_loss, reranker_set
 
     alone = {"mask": settings.mask, "mini_batch_size": settings.mini_batch_size}
     refuse(alone, "on a reranker, whose loss compares no vectors; leave it out")
@@ -486,11 +484,10 @@ def _of_reranker(model: Any, data: TrainingSet, settings: TrainSettings) -> tupl
     kind = reranker_loss(str(settings.loss), settings.loss_settings, settings.target)
     dataset, loss = reranker_set(data, kind), kind.make(model)
     model.activation_fn = learned_activation(kind) or model.activation_fn
-    if settings.draw_negatives is not None:
-        if kind.pointwise:
-            why = f"{spelled('loss')} {settings.loss} learns from pairs, not from lists; take listnet"
-            raise InputError(f"{spelled('draw_negatives')} {settings.draw_negatives}: {why}")
-        loss = DrawnLists(loss, settings.draw_negatives)
+    loss.negatives = settings.draw_negatives
+    if kind.pointwise:
+        why = f"with {spelled('loss', settings.loss)}, which learns from pairs, not from lists; take listnet"
+        refuse({"draw_negatives": settings.draw_negatives}, why)
     return dataset, loss, {"prompts": (model.prompts or {}).get(model.default_prompt_name) or None}
 
 
@@ -500,12 +497,12 @@ def _of_encoder(
     settings: TrainSettings,
     batches: str | BatchHook,
     of_batches: Mapping[str, Any] | None,
-) -> tuple[Any, dict[str, Any] | None, dict[str, Any]]:
-    """Return an encoder's loss, what is told of its mask, and the trainer's batches, prompts and routes.
+) -> tuple[Any, dict[str, Any]]:
+    """Return an encoder's loss, and the trainer's batches, prompts and routes.
 
     A guide embeds once all else fits.
     """
-    size, masked, mask = settings.mini_batch_size, settings.mask is not None, None
+    size, masked = settings.mini_batch_size, settings.mask is not None
     if size is not None:
         size = None if has_static_embedding_input(model) else min(size, settings.batch_size)
     how: dict[str, Any] = {"mini_batch_size": size, "masked": masked, "settings": settings.loss_settings}
@@ -513,20 +510,16 @@ def _of_encoder(
     if settings.mask is not None:
         loss.guide = guide_vectors(settings.mask, data, settings=_use_of_guides(model, settings))
         loss.margin = settings.mask_margin or 0.0
-        mask = {"guide": loss.guide.encoder, "margin": loss.margin}
     summed = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = batches if isinstance(batches, BatchHook) else _batch_hook(batches, data, settings, model, of_batches)
     roles: dict[str, Kind] = {column: "query" if column == "anchor" else "document" for column in data.columns}
     prompts = {column: prompt_of(model, kind, None) for column, kind in roles.items()}
-    return (
-        hook.wrapped(summed, model),
-        mask,
-        {
-            "batch_sampler": hook,
-            "prompts": {column: text for column, text in prompts.items() if text} or None,
-            "router_mapping": roles if is_routed(model) else None,
-        },
-    )
+    more = {
+        "batch_sampler": hook,
+        "prompts": {column: text for column, text in prompts.items() if text} or None,
+        "router_mapping": roles if is_routed(model) else None,
+    }
+    return hook.wrapped(summed, model), more
 
 
 def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:

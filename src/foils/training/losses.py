@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
+from numpy.typing import NDArray
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
 from sentence_transformers.base.losses.merged_forward import embed_columns
 from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss
@@ -38,7 +39,10 @@ from torch.utils.checkpoint import checkpoint
 
 from foils.batching.vectors import rank_and_count
 from foils.data.collection import Rows
+from foils.data.sources import ABSENT
+from foils.encode import EmbeddingSettings, Vectors
 from foils.encode.models import similarity_of
+from foils.encode.vectors import EncoderLike
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import Option, settings_checked, spelled
 from foils.selection.rules import least_gap
@@ -63,6 +67,49 @@ def average_gradients(parameters: Sequence[Tensor]) -> None:
         if parameter.grad is not None:
             dist.all_reduce(parameter.grad)
             parameter.grad /= count
+
+
+@dataclass(frozen=True)
+class GuideVectors:
+    """A guide's vectors of the N rows of a data set.
+
+    Attributes:
+        queries: (N,) of each row's query; of unit length where the guide compares by the cosine.
+        documents: ((1 + k)·N,) of the rows' documents, column after column; in the place of an
+            absent one stands the row's positive.
+    """
+
+    queries: Vectors
+    documents: Vectors
+
+    def of_rows(self, rows: Rows) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return (b, d) vectors of rows' queries and ((1 + k)·b, d) of documents, column after column."""
+        columns = np.arange(0, len(self.documents), len(self.queries))
+        return self.queries.take(rows), self.documents.take((columns[:, None] + rows).ravel())
+
+    def of_pairs(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return (N, d) vectors of all rows' queries, and (N, d) of their positives."""
+        rows = slice(len(self.queries))
+        return self.queries.take(rows), self.documents.take(rows)
+
+
+def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingSettings) -> GuideVectors:
+    """Embed the texts of a training set that the store does not hold yet; the model is let go afterwards.
+
+    Args:
+        guide: an encoder, or the name of one.
+        data: whose queries, positives and negatives.
+        settings: how the guide is used, and where its vectors are kept.
+
+    Raises:
+        InputError: a model that cannot be loaded.
+    """
+    encoder, store = settings.open_encoder(guide, data.texts.collection), settings.open_store()
+    documents = np.where(data.rows[:, 1:] == ABSENT, data.rows[:, 1:2], data.rows[:, 1:]).T.ravel()
+    asked, listed = data.texts.texts("anchor", data.rows[:, 0]), data.texts.documents_of(documents)
+    queries = store.embed(encoder, asked, "query", task="embedding queries (guide)")
+    answers = store.embed(encoder, listed, "document", task="embedding documents (guide)")
+    return GuideVectors(queries, answers)
 
 
 class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
@@ -105,7 +152,7 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         mixing: objectives.Mixing | None = None,
         regression: Regression | None = None,
         least_gap: LeastGap | None = None,
-        guide: objectives.GuideVectors | None = None,
+        guide: GuideVectors | None = None,
         margin: float = 0.0,
         mini_batch_size: int | None = None,
     ) -> None:

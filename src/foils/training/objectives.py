@@ -16,23 +16,16 @@ queries and candidates, and adds to those of the facts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from foils.data.sources import ABSENT
-from foils.encode import EmbeddingSettings, Vectors
-from foils.encode.vectors import EncoderLike, description
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import Option
 from foils.selection.rules import stage_of
-from foils.training.data import TrainingSet
 
 Objective = Callable[..., Tensor]
 """(similarities, positives, log-weights, temperature=) → one loss a query."""
@@ -348,51 +341,6 @@ class Temperature(nn.Module):  # type: ignore[misc]
         with torch.no_grad():
             self.log_scale.clamp_(max=-math.log(self.least))
         return torch.exp(-self.log_scale)
-
-
-@dataclass(frozen=True)
-class GuideVectors:
-    """A guide's vectors of the N rows of a data set.
-
-    Attributes:
-        queries: (N,) of each row's query; of unit length where the guide compares by the cosine.
-        documents: ((1 + k)·N,) of the rows' documents, column after column; in the place of an
-            absent one stands the row's positive.
-        encoder: what provenance says of the guide.
-    """
-
-    queries: Vectors
-    documents: Vectors
-    encoder: Mapping[str, Any]
-
-    def of_rows(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Return (b, d) vectors of rows' queries and ((1 + k)·b, d) of documents, column after column."""
-        columns = np.arange(0, len(self.documents), len(self.queries))
-        return self.queries.take(rows), self.documents.take((columns[:, None] + rows).ravel())
-
-    def of_pairs(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Return (N, d) vectors of all rows' queries, and (N, d) of their positives."""
-        rows = slice(len(self.queries))
-        return self.queries.take(rows), self.documents.take(rows)
-
-
-def guide_vectors(guide: EncoderLike, data: TrainingSet, *, settings: EmbeddingSettings) -> GuideVectors:
-    """Embed the texts of a training set that the store does not hold yet; the model is let go afterwards.
-
-    Args:
-        guide: an encoder, or the name of one.
-        data: whose queries, positives and negatives.
-        settings: how the guide is used, and where its vectors are kept.
-
-    Raises:
-        InputError: a model that cannot be loaded.
-    """
-    encoder, store = settings.open_encoder(guide, data.texts.collection), settings.open_store()
-    documents = np.where(data.rows[:, 1:] == ABSENT, data.rows[:, 1:2], data.rows[:, 1:]).T.ravel()
-    asked, listed = data.texts.texts("anchor", data.rows[:, 0]), data.texts.documents_of(documents)
-    queries = store.embed(encoder, asked, "query", task="embedding queries (guide)")
-    answers = store.embed(encoder, listed, "document", task="embedding documents (guide)")
-    return GuideVectors(queries, answers, description(encoder))
 
 
 def mask_log_weights(similarities: Tensor, positives: Tensor, *, margin: float) -> Tensor:

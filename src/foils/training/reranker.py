@@ -50,7 +50,12 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         model: a CrossEncoder with one output.
         terms: of a list; a module has settings that it learns.
         mixing: how two losses become one; None: there is one.
+
+    Attributes:
+        negatives: of each list in a step, `drawn` anew; None: all.
     """
+
+    negatives: int | None = None
 
     def __init__(self, model: Any, terms: Terms, *, mixing: objectives.Mixing | None = None) -> None:
         super().__init__()
@@ -61,6 +66,8 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
     ) -> Tensor:
         """Return the loss of a batch of queries and their lists of documents, or one document each."""
         lists = [[listed] if isinstance(listed, str) else listed for listed in inputs[1]]
+        if self.negatives is not None:
+            lists, labels = drawn(lists, labels, self.negatives)
         pairs = [(query, document) for query, listed in zip(inputs[0], lists, strict=True) for document in listed]
         scores = self._scores(pairs, prompt, task)
         if isinstance(inputs[1][0], str):
@@ -90,29 +97,21 @@ class RerankerLoss(nn.Module):  # type: ignore[misc]
         return torch.cat(parts)[torch.tensor(longest).argsort().to(device)].float()
 
 
-class DrawnLists(nn.Module):  # type: ignore[misc]
-    """A loss over lists of positives and a few negatives, drawn anew in every step with torch's generator.
+def drawn(lists: Sequence[Sequence[str]], labels: Sequence[Tensor], count: int) -> tuple[list[list[str]], list[Tensor]]:
+    """Return lists with fewer documents, drawn anew in every step with torch's generator, and their labels.
 
     So a model sees in time all of the documents that it is to order, at the price of a few.
-    Negatives that are drawn from what the first stage ranks high are those of Gao et al. 2021
-    ("Rethink training of BERT rerankers").
 
     Args:
-        loss: of lists whose positive is first.
-        count: negatives of a list in a step, at least 1.
+        lists: of documents, the positive first, which stays.
+        labels: (3, n) of each list.
+        count: negatives of a list that are drawn, at least 1; of a shorter list all.
+
+    Source: Gao et al. 2021 ("Rethink training of BERT rerankers"), who draw from what the first stage ranks high.
     """
-
-    def __init__(self, loss: nn.Module, count: int) -> None:
-        super().__init__()
-        self.loss, self.count = loss, count
-
-    def forward(self, inputs: Sequence[Any], labels: Sequence[Tensor], **more: Any) -> Any:
-        """Return the loss of what is drawn from a batch of queries, and their lists of documents."""
-        drawn = [[0, *(1 + torch.randperm(len(listed) - 1)[: self.count]).tolist()] for listed in inputs[1]]
-        lists = [[listed[place] for place in places] for listed, places in zip(inputs[1], drawn, strict=True)]
-        return self.loss(
-            [inputs[0], lists], [label[..., places] for label, places in zip(labels, drawn, strict=True)], **more
-        )
+    places = [[0, *(1 + torch.randperm(len(listed) - 1)[:count]).tolist()] for listed in lists]
+    shorter = [[listed[place] for place in kept] for listed, kept in zip(lists, places, strict=True)]
+    return shorter, [label[..., kept] for label, kept in zip(labels, places, strict=True)]
 
 
 def _term(total: Tensor, count: float | Tensor = 1) -> Tensor:

@@ -189,7 +189,6 @@ class TrainingRun:
         precision: of the computation.
         types: of the weights, by name, as they were before training: in float32 they are trained,
             in these saved.
-        mask: the guide of a mask and its margin; None without one.
     """
 
     model: Any
@@ -199,7 +198,6 @@ class TrainingRun:
     seconds: float
     precision: str
     types: Mapping[str, torch.dtype] = field(repr=False)
-    mask: Mapping[str, Any] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -264,5 +262,4 @@ class Trained(Result):
             "steps": self.run.steps,
             **self.run.facts,
             "history": self.run.history,
-            **({} if self.run.mask is None else {"mask": self.run.mask}),
         }
