@@ -194,10 +194,10 @@ def batch(
     queries = store.embed(encoder, loaded.query_texts(trained.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
     known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
-    begin, how = time.perf_counter(), {"rows": len(queries), "conflicts": known, "seed": seed}
-    planned = planner.build(0, (queries, documents), batch_size, **how)
+    begin, pairs = time.perf_counter(), len(queries)
+    planned = planner.build(0, (queries, documents), batch_size, rows=pairs, conflicts=known, seed=seed)
     seconds = time.perf_counter() - begin
-    random = random_order(len(queries), batch_size=batch_size, rng=np.random.default_rng([seed, 0]), conflicts=known)
+    random = random_order(pairs, batch_size=batch_size, rng=np.random.default_rng([seed, 0]), conflicts=known)
     measured, beside = (measure_epoch(queries, documents, each, conflicts=known) for each in (planned, random))
     chosen = {"with": method, **method_settings, "batch_size": batch_size, **vars(rows)}
     inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
