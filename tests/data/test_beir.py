@@ -318,6 +318,7 @@ def test_lists_of_triplets_are_one_source_and_a_list_of_lists_several():
 
 
 def test_lists_that_are_neither_are_refused():
-    refused("tuples of .2, 3. texts", foils.load, [("a", "b"), ("a", "b", "c")])
+    refused("no column is known as positive", foils.load, [("a",), ("b",)])
+    assert len(foils.load([("a", "b"), ("c", "d", "e")]).documents) == 3, "with negatives, or without"
     refused("expected .*a list of tuples or dictionaries", foils.load, ["a", "b"])
     refused("no column is known as positive", foils.load, [{"query": "a"}])

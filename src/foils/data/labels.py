@@ -25,15 +25,15 @@ from foils.runtime.errors import UnknownNameError
 from foils.runtime.files import LABEL_FILES, check_output, write_whole
 
 LABEL_COLUMNS = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("doc_id", pa.string()),
-        ("text", pa.large_string()),
-        ("relevant", pa.int8()),
-        ("judge", pa.string()),
-        ("probability", pa.float64()),
-        ("sources", pa.string()),
-    ]
+    {
+        "query_id": pa.string(),
+        "doc_id": pa.string(),
+        "text": pa.large_string(),
+        "relevant": pa.int8(),
+        "judge": pa.string(),
+        "probability": pa.float64(),
+        "sources": pa.string(),
+    }
 )
 
 

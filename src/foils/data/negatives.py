@@ -261,8 +261,7 @@ def _checked_table(table: pa.Table) -> pa.Table:
     if missing:
         raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
     table = with_types(table, {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN})
-    if table["score"].null_count:
-        table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
+    table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
     names = {*table.column_names}
     floats = [name for name in ("score", *KNOWN) if name in names and table[name].type == pa.float64()]
     faults = {f"no {name}": table[name].is_null() for name in (*IDS, "rank", "keep") if name in names}
@@ -346,9 +345,7 @@ class Negatives(Result):
     @property
     def keep(self) -> npt.NDArray[np.bool_]:
         """(n,) which rows are not rejected; all of them where no stage has judged."""
-        if "keep" not in self.table.column_names:
-            return np.ones(len(self), bool)
-        return np.asarray(self.table["keep"].to_numpy(), bool)
+        return np.asarray(pc.fill_null(column_or_nulls(self.table, "keep", pa.bool_()), True).to_numpy(), bool)
 
     def kept(self) -> pa.Table:
         """Return the rows that are not rejected."""
@@ -415,9 +412,7 @@ class Negatives(Result):
 
     def rejected(self) -> dict[str, int]:
         """Count the rejected rows by reason, most frequent first."""
-        if "reason" not in self.table.column_names:
-            return {}
-        counted = pc.value_counts(self.table["reason"].drop_null()).to_pylist()
+        counted = pc.value_counts(column_or_nulls(self.table, "reason", pa.string()).drop_null()).to_pylist()
         return {each["values"]: each["counts"] for each in sorted(counted, key=lambda each: -each["counts"])}
 
     def with_columns(self, columns: Mapping[str, pa.Array | npt.NDArray[np.generic]]) -> Self:
@@ -444,10 +439,8 @@ class Negatives(Result):
 
     def rejected_for(self, reason: str) -> Rows:
         """Return the rows that were rejected for this reason, ascending."""
-        if "reason" not in self.table.column_names:
-            return np.zeros(0, np.int64)
-        same = pc.fill_null(pc.equal(self.table["reason"], reason), False)
-        return np.flatnonzero(same.to_numpy(zero_copy_only=False))
+        same = pc.equal(column_or_nulls(self.table, "reason", pa.string()), reason)
+        return np.flatnonzero(pc.fill_null(same, False).to_numpy())
 
     def reject(self, rows: npt.NDArray[np.bool_], reason: str) -> Self:
         """Return the table with these rows rejected; a row that was rejected before keeps its first reason.

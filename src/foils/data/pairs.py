@@ -505,9 +505,8 @@ class _PairReader:
         _, texts, splits = map(list, zip(*self._queries.values(), strict=True))
         missing = splits.count("")
         if 0 < missing < len(splits):
-            raise FormatError(
-                f"{missing} queries have no split, others have; give each one, or none", self.tables[-1][0].where
-            )
+            problem = f"{missing} queries have no split, others have; give each one, or none"
+            raise FormatError(problem, self.tables[-1][0].where)
         if missing:
             splits = split_queries(texts, query_rows[grades > 0], doc_rows[grades > 0])
         kept, judged = np.flatnonzero(first == np.arange(len(first))), {}

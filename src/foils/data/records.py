@@ -254,9 +254,6 @@ def listed_rows(source: Any) -> list[Fields] | None:
     """Return the rows of a list of dictionaries or of tuples, as dictionaries; None: it is no such list.
 
     Tuples are a query, a positive and, where they have more, negatives.
-
-    Raises:
-        InputError: tuples of several lengths, or of one text.
     """
     if not isinstance(source, list) or not source:
         return None
@@ -264,11 +261,8 @@ def listed_rows(source: Any) -> list[Fields] | None:
         return list(source)
     if not all(isinstance(row, tuple) for row in source):
         return None
-    widths = {len(row) for row in source}
-    if len(widths) > 1 or min(widths) < 2:
-        raise InputError(f"tuples of {sorted(widths)} texts; expected (query, positive, negatives …), all as long")
-    names = ("query", "positive", *(f"negative_{at}" for at in range(1, min(widths) - 1)))
-    return [dict(zip(names, row, strict=True)) for row in source]
+    names = ("query", "positive", *(f"negative_{at}" for at in range(1, max(map(len, source)) - 1)))
+    return [dict(zip(names, row, strict=False)) for row in source]
 
 
 def arrow_table(source: Any) -> pa.Table:

@@ -64,13 +64,10 @@ class Run:
             facts: what ranked; None: not known.
 
         Raises:
-            InputError: scores that are NaN or infinite, a document twice for one query, or columns
-                of several lengths.
+            InputError: scores that are NaN or infinite, or a document twice for one query.
+            ValueError: columns of several lengths (Arrow's own).
         """
         values = np.asarray(scores, np.float64)
-        if not len(query_ids) == len(doc_ids) == values.size or values.ndim != 1:
-            lengths = f"{len(query_ids)} queries, {len(doc_ids)} documents, scores {values.shape}"
-            raise InputError(f"{lengths}; all are (n,)")
         if not np.isfinite(values).all():
             raise InputError(f"{int((~np.isfinite(values)).sum())} scores of the run {name} are NaN or infinite")
         columns = {"query_id": query_ids, "doc_id": doc_ids, "score": values}

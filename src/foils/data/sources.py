@@ -145,11 +145,7 @@ def without_own(negatives: Negatives, collection: Collection, where: str, *, by_
         known, answers = collection.known_positives.pairs()
         inside = np.isin(known, asked)
         both = DocumentTexts(collection, np.append(np.asarray(texts.rows), answers[inside]), texts.own)
-
-        def words_of(places: Rows) -> list[str]:
-            return [" ".join(comparable(text)) for text in both.take(places)]
-
-        words = TextNumbers(np.arange(len(both)), words_of)
+        words = TextNumbers(np.arange(len(both)), lambda at: [" ".join(comparable(text)) for text in both.take(at)])
         of_negatives, of_answers = np.split(words.numbers, [len(asked)])
         mistaken = labelled | PairIndex(known[inside], of_answers).contain(asked, of_negatives)
     if mistaken.any():
