@@ -22,7 +22,9 @@ def marks(positive: str, *others: str, threshold: float = 0.9) -> list[str]:
     texts = {"positive": positive, **{f"d{at}": text for at, text in enumerate(others)}}
     collection = Collection.from_dicts("copies", texts, {"q": "?"}, {"train": {"q": {"positive": 1}}})
     rows = np.arange(1, len(texts))
-    equal, near = LookAlikes(collection, threshold).marks(np.zeros(len(rows), np.int64), rows)
+    equal, near = LookAlikes(collection.known_positives, tokens.DocumentSets(collection), threshold).marks(
+        np.zeros(len(rows), np.int64), rows
+    )
     return [("equal" if one else "near" if other else "") for one, other in zip(equal, near, strict=True)]
 
 

@@ -428,7 +428,7 @@ def worded():
 @pytest.mark.parametrize("kept", [tokens.SET, 1 << 40])  # remembers all sets, or forgets before each call
 def test_marks_are_those_of_plain_sets(worded, kept, monkeypatch):
     monkeypatch.setattr(tokens, "SET", kept)
-    looks, size = LookAlikes(worded, 0.6), len(worded.documents)
+    looks, size = LookAlikes(worded.known_positives, tokens.DocumentSets(worded), 0.6), len(worded.documents)
     texts = [text.lower().replace("!", "").split() for text in worded.document_texts(np.arange(size))]
     documents = np.arange(size)
     for query in (*range(8), 0, 3):
@@ -448,9 +448,11 @@ def test_parts_that_fit_into_the_memory_give_the_marks_of_all_at_once():
     judged = {f"q{i}": {f"d{i}": 1, f"d{i + 3}": 1} for i in range(3)}
     collection = Collection.from_dicts("long", texts, dict.fromkeys(judged, "anything"), {"train": judged})
     queries, documents = np.repeat(np.arange(3), 15), np.tile(np.arange(15), 3)
-    whole = LookAlikes(collection, 0.5)
+    whole = LookAlikes(collection.known_positives, tokens.DocumentSets(collection), 0.5)
     with memory_of(2**20):
-        in_parts = LookAlikes(collection, 0.5).marks(queries, documents)
+        in_parts = LookAlikes(collection.known_positives, tokens.DocumentSets(collection), 0.5).marks(
+            queries, documents
+        )
     for one, other in zip(in_parts, whole.marks(queries, documents), strict=True):
         assert (one == other).all()
     assert in_parts[0].reshape(3, 15)[:, 12:].tolist() == np.eye(3, dtype=bool).tolist()

@@ -29,6 +29,7 @@ from foils.data.collection import IDENTICAL, Collection, PairIndex, Positives, R
 from foils.data.negatives import EQUAL, TO_RATE, Negatives, Recapture, negatives_table
 from foils.data.run import ranks_within
 from foils.data.tables import Provenance
+from foils.data.tokens import DocumentSets
 from foils.mining.rules import (
     BEFORE,
     NEAR,
@@ -255,7 +256,7 @@ class Miner:
 
     @cached_property
     def _looks(self) -> LookAlikes:
-        return LookAlikes(self.collection, self.near_duplicate)
+        return LookAlikes(self.collection.known_positives, DocumentSets(self.collection), self.near_duplicate)
 
     def searched(self, query_rows: Rows, task: str, kept: Path | None = None) -> Lists:
         """Return all queries' candidates, block by block, in other processes where they may be sent there.

@@ -22,7 +22,7 @@ from foils.data.negatives import Negatives, negatives_table
 from foils.data.pairs import text_id
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.tables import provenance
-from foils.data.tokens import alphanumeric, unescaped
+from foils.data.tokens import DocumentSets, alphanumeric, unescaped
 from foils.llm import (
     AnswerStore,
     LLMSettings,
@@ -269,7 +269,8 @@ def generate(
     written = pa.table([ids, titles, table["text"]], schema=loaded.documents.schema)
     widened = replace(loaded, documents=pa.concat_tables([loaded.documents, written]), folder=None)
     rows = len(loaded.documents) + np.arange(len(texts))
-    equal, near = LookAlikes(widened, NEAR_DUPLICATE).marks(loaded.query_rows(queries), rows)
+    looks = LookAlikes(widened.known_positives, DocumentSets(widened), NEAR_DUPLICATE)
+    equal, near = looks.marks(loaded.query_rows(queries), rows)
     return Generated.of(
         negatives.reject(equal | near, NEAR),
         title=f"negatives of {loaded.name} ({split}) by {llm.llm_model}",

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, DocumentTexts, Rows
+from foils.data.collection import Collection, DocumentTexts, Positives, Rows
 from foils.data.negatives import Negatives
 from foils.data.tokens import DocumentSets
 from foils.encode.vectors import Vectors
@@ -240,19 +240,20 @@ class ScoreLimit:
         return np.asarray(scores < self.limit if self.below else scores > self.limit)
 
 
+@dataclass(frozen=True)
 class LookAlikes:
     """Compares candidates with the positives of their query.
 
-    Args:
-        collection: documents and judgements of all splits.
+    Attributes:
+        known: positives of all splits.
+        sets: tokens of all documents.
         threshold: Jaccard similarity of token sets at which two documents are near-duplicates, in
             (0, 1]; above 1: none are; None: nobody looks.
     """
 
-    def __init__(self, collection: Collection, threshold: float | None) -> None:
-        self.collection, self.threshold = collection, threshold
-        self.known = collection.known_positives
-        self._sets = DocumentSets(collection)
+    known: Positives
+    sets: DocumentSets
+    threshold: float | None
 
     def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
         """Return which (query, document) pairs, (n,), equal a positive of the query, and which nearly do.
@@ -262,7 +263,7 @@ class LookAlikes:
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
         pair, positives = self.known.pairs_of(queries)
         ours, least = documents[pair], np.inf if self.threshold is None else self.threshold
-        similarity, same = self._sets.compare(ours, positives, min(least, 1.0))
+        similarity, same = self.sets.compare(ours, positives, min(least, 1.0))
         near[pair[similarity >= least]] = True
         equal[pair[same]] = True
         return equal, near & ~equal
