@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from foils.pages import Examples, Figure, Section, render_page
+from foils.pages import Example, Figure, Section, render_page
 from foils.runtime.results import Table
 
 
@@ -15,7 +15,7 @@ def test_blocks_and_folding():
         verdict="v",
         sections=[
             Section("open", [Table("", ["a", "b"], [("x", "1"), ("y", "2")], "cap", frozenset({1}))]),
-            Section("shut", [Examples("none", [])], folded=True),
+            Section("shut", [Example("none", {})], folded=True),
         ],
     )
     assert page.count('class="marked"') == 1

@@ -50,10 +50,7 @@ PAGE = _output("page", "Write the page to this file.", files.HTML, write="report
 NEGATIVES = _output("output", "Write the table of negatives to this file.", files.PARQUET, needed=True, short="-o")
 PLAN = _output("output", "Write the plan to this file.", files.PARQUET, needed=True, short="-o")
 RECORDS = _output("output", "Write the records to this file.", files.JSONL, needed=True, short="-o")
-LABELS = (
-    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
-    "--add-judgements."
-)
+LABELS = "Write the rows that are called positive to this file, as labels for --add-judgements."
 PROMOTED = _output("promoted", LABELS, files.LABEL_FILES, write="promoted.write")
 
 

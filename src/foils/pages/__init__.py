@@ -66,15 +66,7 @@ class Example:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Examples behind a heading, which are open at first."""
-
-    heading: str
-    examples: Sequence[Example]
-
-
-Block = Table | Figure | Examples
+Block = Table | Figure | Example
 
 
 @dataclass(frozen=True)

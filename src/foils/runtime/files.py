@@ -92,11 +92,8 @@ def _locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         return
     handle = os.open(path, os.O_RDONLY)
     try:
-        try:
+        with suppress(OSError) if wait else nullcontext():
             fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            if not wait:
-                raise
         yield
     finally:
         os.close(handle)
@@ -257,12 +254,10 @@ def _exchange(one: Path, other: Path) -> None:
 
     Elsewhere a kill may leave `other` as `.NAME.before`.
     """
-    try:
+    with suppress(AttributeError, OSError, TypeError):  # of another system
         rename = ctypes.CDLL(None, use_errno=True).renameat2
         if rename(FROM_HERE, os.fsencode(one), FROM_HERE, os.fsencode(other), EXCHANGE) == 0:
             return
-    except (AttributeError, OSError, TypeError):  # another system
-        pass
     before = other.with_name(f".{other.name}.before")
     other.rename(before)
     one.rename(other)

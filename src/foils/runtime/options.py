@@ -289,7 +289,8 @@ def door(
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            near = [each for name in {*kwargs} - {*settings} for each in get_close_matches(name, settings, n=1)]
+            unknown = next((name for name in kwargs if name not in settings), "")
+            near = get_close_matches(unknown, settings, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(settings)}"
             raise TypeError(f"foils.{function.__name__}(): {error}; {hint}") from None
         bound.apply_defaults()

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import partial
 
 from foils.runtime.memory import holding
 from foils.runtime.results import counted
@@ -43,21 +44,16 @@ def bars(description: str, total: int | None, unit: str) -> Iterator[Advance]:
     # seconds between the states of a bar
     start, every = time.monotonic(), 0.1 if sys.stderr.isatty() else 10.0
     look = {"unit": f" {unit}", "delay": LEAST, "mininterval": every, "leave": False, "disable": False}
-    notes: list[str] = []
     with tqdm(total=total, desc=description, **look) as bar:
-
-        def noted(text: str) -> None:
-            notes[:] = [text]
-            bar.set_postfix_str(text, refresh=False)
-
         try:
-            with holding(_note, noted):
+            with holding(_note, partial(bar.set_postfix_str, refresh=False)):
                 yield bar.update
         finally:
             spent = time.monotonic() - start
             bar.close()
             if spent > LEAST:
-                say(", ".join([f"{description}: {counted(bar.n, unit)} in {spent:,.0f} s", *notes]))
+                state = f"{description}: {counted(bar.n, unit)} in {spent:,.0f} s"
+                say(", ".join(filter(None, [state, bar.postfix])))
 
 
 def say(message: str) -> None:
