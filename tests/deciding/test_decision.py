@@ -446,7 +446,7 @@ def test_the_page_says_what_is_decided_shows_examples_and_draws_every_source(tmp
     assert page.count('<div class="example">') == 3
     assert re.search(r"<mark>boat\d+</mark>", page)
     assert all(f"{each.eci_sem:.4f}" in page for each in hostile.sources)
-    assert page.index("Three queries, their positive") < page.index("What each choice gains") < page.index("The numbers")
+    assert page.index("Read some") < page.index("What each choice gains") < page.index("The numbers")
     assert page.count('class="line"') == len(hostile.decision.candidates)
 
 

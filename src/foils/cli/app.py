@@ -264,14 +264,6 @@ def _after_rate(_: Any, typed: Values) -> str | None:
     return command("select", {}, rated=typed["output"], output="train.parquet")
 
 
-def _after_study(_: Any, typed: Values) -> str | None:
-    return command("report", {}, studies=typed["output"], page="report.html")
-
-
-def _after_search(_: Any, typed: Values) -> str | None:
-    return command("evaluate", typed, run=typed["run"]) if typed.get("run") else None
-
-
 def _after_demo(_: Any, typed: Values) -> None:
     """Open the report in a browser, where there is somebody to look at it."""
     import webbrowser
@@ -338,7 +330,7 @@ DOORS: dict[str, Verb] = {
     "fuse": Verb((NEGATIVES,), _then_score),
     "filter": Verb((NEGATIVES,), _then_score),
     "score-pairs": Verb((NEGATIVES,), lambda result, typed: _then_train(result, typed, loss="margin-mse")),
-    "study": Verb(after=_after_study),
+    "study": Verb(after=lambda _, typed: command("report", {}, studies=typed["output"], page="report.html")),
     "report": Verb((PAGE,)),
     "demo": Verb(after=_after_demo),
     "rate": Verb((NEGATIVES,), _after_rate),
@@ -347,7 +339,7 @@ DOORS: dict[str, Verb] = {
     "select": Verb((NEGATIVES,), _then_train),
     "evaluate": Verb(),
     "batch": Verb((PLAN,)),
-    "search": Verb(after=_after_search),
+    "search": Verb(after=lambda _, typed: typed.get("run") and command("evaluate", typed, run=typed["run"])),
     "train": Verb(after=_after_train),
     "tune": Verb(after=_after_tune),
     "merge": Verb(),

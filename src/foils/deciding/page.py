@@ -10,7 +10,7 @@ import numpy as np
 
 from foils.data.tokens import load_bm25s
 from foils.deciding.results import Decision, percent
-from foils.pages import Example, Figure, Section, marked, render_page, shortened
+from foils.pages import Example, Examples, Figure, Section, marked, render_page, shortened
 from foils.runtime.results import Table
 from foils.scoring.scores import Scores
 
@@ -46,7 +46,7 @@ def score_page(scores: Scores, decision: Decision | None, published: Sequence[Ta
     if decision is not None:
         numbers = replace(decision.table(), title="", caption="")
         sections = [
-            Section("Three queries, their positive, and the hardest negative of each source", examples_of(decision)),
+            Section("Read some", [examples_of(decision)]),
             Section("What each choice gains", [gain_figure(decision)], [*decision.cautions, *decision.sentences[1:]]),
             Section("The numbers", [numbers], folded=True),
         ]
@@ -74,7 +74,7 @@ def gain_figure(decision: Decision) -> Figure:
     return Figure({"": gains}, "points of nDCG@10 over none", caption)
 
 
-def examples_of(decision: Decision) -> list[Example]:
+def examples_of(decision: Decision) -> Examples:
     """Return three queries with their positive and sources' nearest negatives, the query's words marked."""
     measured, expected = decision.basis.measured, decision.basis.expected
     records = measured.records
@@ -97,4 +97,4 @@ def examples_of(decision: Decision) -> list[Example]:
         likely = ", ".join(f"{name} {percent(expected[triplet])}" for name, triplet in hardest.items())
         note = f"Probability of an unlabelled answer: {likely}." if decision.labels else ""
         listed.append(Example(shortened(query), shown, note))
-    return listed
+    return Examples("Three queries, their positive, and the hardest negative of each source", listed)

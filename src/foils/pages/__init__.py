@@ -28,11 +28,13 @@ class Figure:
         groups: name of the group → its points.
         axis: what the values are.
         caption: what it shows.
+        ends: of the axis; None: as the intervals need it.
     """
 
     groups: Mapping[str, Points]
     axis: str
     caption: str
+    ends: tuple[float, float] | None = None
 
     def names(self) -> list[str]:
         """Return the names of the rows from above, in the reversed order of the last group's points."""
@@ -41,17 +43,17 @@ class Figure:
 
     def place(self, value: float) -> float:
         """Return where a value stands on the axis, in percent of its length."""
-        low, high = self._ends()
+        low, high = self.ends or self._reached()
         return 100 * (value - low) / (high - low)
 
     def ticks(self) -> list[str]:
         """Return the round numbers that stand below the axis, three to eight."""
-        low, high = self._ends()
+        low, high = self.ends or self._reached()
         step = 10.0 ** math.floor(math.log10((high - low) / 3))
         step = next(step * factor for factor in (1, 2, 5) if (high - low) / (step * factor) <= 8)
         return [f"{at * step:.10g}" for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
-    def _ends(self) -> tuple[float, float]:
+    def _reached(self) -> tuple[float, float]:
         values = [each for points in self.groups.values() for point in points.values() for each in point] or [0.0]
         margin = 0.04 * (max(values) - min(values)) or 1.0
         return min(values) - margin, max(values) + margin
@@ -66,7 +68,15 @@ class Example:
     note: str = ""
 
 
-Block = Table | Figure | Example
+@dataclass(frozen=True)
+class Examples:
+    """Examples behind a heading, which are open at first."""
+
+    heading: str
+    examples: Sequence[Example]
+
+
+Block = Table | Figure | Examples
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,7 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
         sections: in order.
         footer: how to repeat it.
     """
+    kinds = {Table: "table", Figure: "figure", Examples: "examples"}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("foils.pages", "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -100,7 +111,7 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
         subtitle=subtitle,
         verdict=verdict,
         sections=sections,
-        kind=lambda block: type(block).__name__,
+        kind=lambda block: kinds[type(block)],
         footer=footer,
     )
 

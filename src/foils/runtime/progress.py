@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
 
 from foils.runtime.memory import holding
 from foils.runtime.results import counted
@@ -46,7 +45,7 @@ def bars(description: str, total: int | None, unit: str) -> Iterator[Advance]:
     look = {"unit": f" {unit}", "delay": LEAST, "mininterval": every, "leave": False, "disable": False}
     with tqdm(total=total, desc=description, **look) as bar:
         try:
-            with holding(_note, partial(bar.set_postfix_str, refresh=False)):
+            with holding(_note, lambda text: bar.set_postfix_str(text, refresh=False)):
                 yield bar.update
         finally:
             spent = time.monotonic() - start
