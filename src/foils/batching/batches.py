@@ -48,13 +48,8 @@ class Batches:
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
         order = np.asarray(self.order).astype(np.int64)
-        counts = np.bincount(order[(order >= 0) & (order < order.size)], minlength=order.size)
-        missing = np.flatnonzero(counts == 0)
-        if missing.size:
-            raise InputError(
-                f"an epoch visits every row exactly once; of {order.size} rows {missing.size} are missing "
-                f"(first: {missing[:5].tolist()}), others come twice or do not exist"
-            )
+        if not np.array_equal(np.sort(order), np.arange(order.size)):
+            raise InputError(f"an epoch visits each of the rows 0 to {order.size - 1} once; this order does not")
         order.flags.writeable = False
         object.__setattr__(self, "order", order)
 

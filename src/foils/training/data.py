@@ -8,7 +8,7 @@ their texts, so equal texts are one document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -29,12 +29,12 @@ from foils.data.read import CollectionLike, CollectionSettings, load_collection
 from foils.data.sources import ABSENT, MAX_POSITIVES, SourceLike, as_source, training_rows
 from foils.encode.tokens import KeptTokens, Text, kept_tokens
 from foils.runtime.errors import InputError, require
+from foils.training.models import TrainingLength, training_length
 from foils.training.settings import MethodSettings
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from foils.training.models import TrainingLength
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -257,8 +257,6 @@ class TrainingSet:
             tokens: the length, where it is chosen already; None: the shortest that suits.
         """
         from sentence_transformers import CrossEncoder
-
-        from foils.training.models import training_length
 
         rows, columns = np.nonzero(self.rows[:, 1:] != ABSENT)
         drawn = np.sort(np.random.default_rng(0).permutation(len(rows))[:SAMPLED])
@@ -570,26 +568,16 @@ def read_data_sets(
     if len(opened) == 1:
         whole, table = opened[0][0], next(iter(tables.values()), None)
         digests = {"collection": whole.digest, **{each.name: each.digest for each in sources.values()}}
-    else:
-        whole, table = joined_collections(collections), joined_negatives(tables) if tables else None
-        digests = {name: each.digest for name, each in collections.items()}
-        digests |= {f"{name}: {each.name}": each.digest for name, each in sources.items()}
-    data = training_set(whole, table, **rows)
-    if len(opened) > 1:
-        data = _by_data_set(data, {name: len(each.queries) for name, each in collections.items()})
-    return data, list(collections.values()), digests
-
-
-def _by_data_set(data: TrainingSet, queries: Mapping[str, int]) -> TrainingSet:
-    """Return the rows of several data sets with the number of each row's, by the queries that each of them has.
-
-    Raises:
-        InputError: a data set has no row.
-    """
-    source_of = np.searchsorted(np.cumsum([*queries.values()]), data.rows[:, 0], "right").astype(np.int64)
-    sizes = np.bincount(source_of, minlength=len(queries)).tolist()
-    counts = {f"rows of {name}": size for name, size in zip(queries, sizes, strict=True)}
+        return training_set(whole, table, **rows), [whole], digests
+    digests = {name: each.digest for name, each in collections.items()}
+    digests |= {f"{name}: {each.name}": each.digest for name, each in sources.items()}
+    data = training_set(joined_collections(collections), joined_negatives(tables) if tables else None, **rows)
+    ends = np.cumsum([len(each.queries) for each in collections.values()])
+    source_of = np.searchsorted(ends, data.rows[:, 0], "right").astype(np.int64)
+    sizes = np.bincount(source_of, minlength=len(collections)).tolist()
+    counts = {f"rows of {name}": size for name, size in zip(collections, sizes, strict=True)}
     empty = [what for what, size in counts.items() if not size]
     if empty:
         raise InputError(f"no {', no '.join(empty)}; leave out a data set that has none")
-    return replace(data, facts=replace(data.facts, sources=source_of), counts={**data.counts, **counts})
+    data = replace(data, facts=replace(data.facts, sources=source_of), counts={**data.counts, **counts})
+    return data, list(collections.values()), digests

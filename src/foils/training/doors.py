@@ -73,25 +73,6 @@ class DevSettings(Settings):
         return measured
 
 
-def _beside_pairs(rows: int, steps: int, pairs: int, of_pairs: TrainSettings) -> list[str]:
-    """Say where training on the pairs alone, by these settings, would have other steps; refuse too few rows.
-
-    Raises:
-        InputError: the rows do not fill a batch that the pairs would fill.
-    """
-    if rows < of_pairs.batch_size <= pairs:
-        raise InputError(
-            f"{rows:,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
-            f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils "
-            "describe counts them), or train without the table, on in-batch negatives alone"
-        )
-    alone = of_pairs.steps_of(pairs)
-    if alone == steps:
-        return []
-    advice = f"to compare, train both for {counted(steps, 'steps')} (--steps)"
-    return [f"{counted(steps, 'steps')}; in-batch negatives alone would have {alone:,}: {advice}"]
-
-
 @door(needs={name: {"reranker": False} for name in ("method", "similarity", "document_prompt")})
 def train(
     collection: CollectionLike,
@@ -177,8 +158,9 @@ def train(
     settings, remarks = _settings_for(data, trainable, training, reranker=reranker, beside_pairs=beside_pairs)
 
     # 2. What provenance says; checkpoints of other arguments are refused.
+    name = model if isinstance(model, (str, Path)) else trainable.model_card_data.base_model or type(model).__name__
     described = {
-        "model": _name_of(model), "reranker": reranker, "batches": method.batches,
+        "model": str(name), "reranker": reranker, "batches": method.batches,
         "batch_settings": dict(method.batch_settings or {}), **vars(rows), **settings.describe(), **compared,
     }  # fmt: skip
     history = provenance("train", described, inputs=inputs, seed=settings.seed)
@@ -209,14 +191,6 @@ def train(
     return trained
 
 
-def _name_of(model: ModelLike) -> str:
-    """Return what provenance calls a model: the name that was given, or what a loaded one was made from."""
-    if isinstance(model, (str, Path)):
-        return str(model)
-    card = getattr(model, "model_card_data", None)
-    return str(getattr(card, "base_model", None) or type(model).__name__)
-
-
 def _settings_for(
     data: TrainingSet, trainable: Any, training: TrainSettings, *, reranker: bool, beside_pairs: bool
 ) -> tuple[TrainSettings, list[str]]:
@@ -228,6 +202,9 @@ def _settings_for(
         training: what was chosen; None is open.
         reranker: whether the model is a CrossEncoder.
         beside_pairs: whether to compare the steps with those of the pairs alone.
+
+    Raises:
+        InputError: the rows do not fill a batch that the pairs would fill.
     """
     from foils.training.models import plain_recipe
 
@@ -240,8 +217,18 @@ def _settings_for(
         count = data.documents if pointwise else count
     settings, remarks = plain_recipe(count, trainable, training, pointwise=pointwise), list[str]()
     if beside_pairs:
-        pairs = data.counts["pairs"]
-        remarks = _beside_pairs(count, settings.steps_of(count), pairs, plain_recipe(pairs, trainable, training))
+        rows, pairs = count, data.counts["pairs"]
+        of_pairs = plain_recipe(pairs, trainable, training)
+        if rows < of_pairs.batch_size <= pairs:
+            raise InputError(
+                f"{rows:,} of {pairs:,} pairs have a negative that is kept, fewer than a batch of "
+                f"{of_pairs.batch_size:,}: a training would end after a step or two; keep more rows (foils "
+                "describe counts them), or train without the table, on in-batch negatives alone"
+            )
+        steps, alone = counted(settings.steps_of(rows), "steps"), of_pairs.steps_of(pairs)
+        if alone != settings.steps_of(rows):
+            advice = f"to compare, train both for {steps} (--steps)"
+            remarks.append(f"{steps}; in-batch negatives alone would have {alone:,}: {advice}")
     length = data.length_for(trainable, training.max_length)
     if length.cut > 0:
         share = f"{length.cut:.1%} of their tokens"

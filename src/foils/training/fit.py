@@ -328,13 +328,8 @@ def save_model(trained: Trained) -> None:
         FailureError: the folder cannot be written.
     """
     run, history = trained.run, trained.provenance
-    card: Any = run.model.model_card_data  # shows the whole history, resumed or not, and not the time it took
-    card._training_start_time, card.evaluation_duration = None, 0.0
-    card.training_logs = [
-        {"Epoch": entry["epoch"], "Step": int(entry["step"]), "Training Loss": entry["loss"]}
-        for entry in run.history
-        if "loss" in entry
-    ]
+    card: Any = run.model.model_card_data  # the same, resumed or not: without the time it took, or a run's own losses
+    card._training_start_time, card.evaluation_duration, card.training_logs = None, 0.0, []
     settings = {**history["settings"], **run.facts, "seed": history["seed"], "steps": run.steps}
     rows = [(name, each if isinstance(each, str) else json.dumps(each)) for name, each in settings.items()]
     rows += [(name, f"{count:,}") for name, count in trained.counts.items()]

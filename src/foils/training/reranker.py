@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -177,46 +176,43 @@ class RerankerKind:
     """A reranker's loss by name, and what it learns from.
 
     Attributes:
-        make: (model, **settings) → loss.
         targets: what it can learn from; the first is the default.
+        terms: of a list; None: a `Contrast`, for which documents without a target stay in the list.
         settings: its own settings, as they are by default or chosen.
         pointwise: a row for each pair instead of each list.
-        whole: documents without a target stay in the list, for the contrast.
         numbers: it learns ratings or a teacher's scores themselves, standardised, and not their order.
         target: the chosen one.
     """
 
-    make: Callable[..., Any]
     targets: Sequence[str]
+    terms: Terms | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     pointwise: bool = False
-    whole: bool = False
     numbers: bool = False
     target: str = ""
 
+    def make(self, model: Any) -> RerankerLoss:
+        """Return the loss of a CrossEncoder with one output.
 
-def _contrast(model: Any, **settings: Any) -> RerankerLoss:
-    parts = parts_of(settings)
-    mixing = parts.pop("mixing")
-    return RerankerLoss(model, Contrast(**parts, regresses=mixing is not None), mixing=mixing)
-
-
-def _of(terms: Terms) -> Callable[..., RerankerLoss]:
-    return partial(RerankerLoss, terms=terms)
+        Raises:
+            InputError: a setting out of range.
+        """
+        if self.terms is not None:
+            return RerankerLoss(model, self.terms)
+        parts = parts_of(self.settings)
+        mixing = parts.pop("mixing")
+        return RerankerLoss(model, Contrast(**parts, regresses=mixing is not None), mixing=mixing)
 
 
 #: The losses of rerankers by name.
 RERANKER_LOSSES: dict[str, RerankerKind] = {
-    "regression": RerankerKind(
-        _of(_pointwise(functional.mse_loss)), (ELO, TEACHER, LABELS), pointwise=True, numbers=True
-    ),
-    "binary": RerankerKind(_of(_pointwise(functional.binary_cross_entropy_with_logits)), (LABELS,), pointwise=True),
-    "listnet": RerankerKind(_of(lambda s, y, w, _: _term(objectives.weighted_listnet(s, y, w.log()))), TARGETS),
+    "regression": RerankerKind((ELO, TEACHER, LABELS), _pointwise(functional.mse_loss), pointwise=True, numbers=True),
+    "binary": RerankerKind((LABELS,), _pointwise(functional.binary_cross_entropy_with_logits), pointwise=True),
+    "listnet": RerankerKind(TARGETS, lambda s, y, w, _: _term(objectives.weighted_listnet(s, y, w.log()))),
 }
 for _name in ("weighted", "debiased", "hard-weighted", "hybrid"):
     _settings, _numbers = {**LOSSES[_name], "temperature": 1.0}, _name == "hybrid"  # 1 is the scale of logits
-    _targets = (ELO, TEACHER) if _numbers else (LABELS,)
-    RERANKER_LOSSES[_name] = RerankerKind(_contrast, _targets, _settings, whole=True, numbers=_numbers)
+    RERANKER_LOSSES[_name] = RerankerKind((ELO, TEACHER) if _numbers else (LABELS,), None, _settings, numbers=_numbers)
 """With all weights 1 and the target labels the first three are sentence-transformers' MSELoss,
 BinaryCrossEntropyLoss and ListNetLoss, which know no weights."""
 
@@ -241,7 +237,7 @@ def reranker_loss(name: str, settings: Mapping[str, Any] | None = None, target: 
         raise InputError(
             f"{spelled('loss', name)} cannot learn from {spelled('target', target)}; it takes {', '.join(loss.targets)}"
         )
-    return replace(loss, make=partial(loss.make, **chosen), settings=chosen, target=target)
+    return replace(loss, settings=chosen, target=target)
 
 
 def learned_activation(loss: RerankerKind) -> nn.Module | None:
@@ -298,7 +294,7 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
     if loss.settings.get("curriculum"):
         rated("a curriculum", gaps)
     present = data.rows[:, 1:] >= 0
-    if not loss.whole:
+    if loss.terms is not None:
         _warn_of_lost(data, present & np.isnan(target), loss.target)
         present &= np.isfinite(target)
     kept = np.flatnonzero(present.sum(1) > (0 if loss.pointwise else 1))
