@@ -60,7 +60,7 @@ def own_folder(beir_folder):
 def test_a_stored_collection_keeps_the_switch_in_other_processes(beir_folder):
     folder = own_folder(beir_folder)
     for keep in (False, True):
-        sent = pickle.loads(pickle.dumps(replace(load_collection(folder), keep_identical_ids=keep)))
+        sent = pickle.loads(pickle.dumps(load_collection(folder, keep_identical_ids=keep)))
         assert (sent.identical >= 0).any() != keep
 
 

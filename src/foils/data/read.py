@@ -412,7 +412,11 @@ OPENERS: dict[str, Callable[[str], Collection | dict[str, Records]]] = {
 
 
 def load_collection(
-    source: CollectionLike, *, columns: Mapping[str, str] | None = None, corpus: Any = None
+    source: CollectionLike,
+    *,
+    keep_identical_ids: bool = False,
+    columns: Mapping[str, str] | None = None,
+    corpus: Any = None,
 ) -> Collection:
     """Open a collection.
 
@@ -423,6 +427,8 @@ def load_collection(
             named as they are imported. Documents and queries without a text, and what repeats, are
             left out, and the collection's name tells how many; of `ir_datasets:` and `hf:`
             judgements of what is not there, too, which in a folder are mistakes.
+        keep_identical_ids: let a document whose id is a query's own be a negative of the query and
+            an answer to it (`Collection.identical`).
         columns: of pairs: what a column is -> its name, as {"query": "a", "positive": "b"}.
         corpus: of pairs: more documents, a file or a table.
 
@@ -443,8 +449,9 @@ def load_collection(
             opened = read_beir(str(source))
     if isinstance(opened, Collection):
         refuse({"columns": columns, "corpus": corpus}, f"with {opened.name}, which is not made of pairs")
-        return opened
-    return replace(read_pairs(opened, columns=columns, corpus=corpus, name=name), columns=dict(columns or {}))
+    else:
+        opened = replace(read_pairs(opened, columns=columns, corpus=corpus, name=name), columns=dict(columns or {}))
+    return replace(opened, keep_identical_ids=True) if keep_identical_ids else opened
 
 
 A_COLLECTION = (
