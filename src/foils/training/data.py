@@ -84,11 +84,6 @@ class PairFacts:
     def __len__(self) -> int:
         return len(self.queries)
 
-    @property
-    def negatives(self) -> int:
-        """k, the negatives of a row."""
-        return int(self.documents.shape[1]) - 1
-
     def log_weights(
         self, rows: Codes, begin: int, end: int, *, least_gap: float | None = None
     ) -> NDArray[np.float32] | None:

@@ -502,11 +502,26 @@ def _of_encoder(
         size = None if has_static_embedding_input(model) else min(size, settings.batch_size)
     how: dict[str, Any] = {"mini_batch_size": size, "masked": masked, "settings": settings.loss_settings}
     loss = make_loss(str(settings.loss), model, data, **how)
+    as_trained = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))  # of guide and teacher
     if settings.mask is not None:
-        loss.guide = guide_vectors(settings.mask, data, settings=_use_of_guides(model, settings))
+        loss.guide = guide_vectors(settings.mask, data, settings=as_trained)
         loss.margin = settings.mask_margin or 0.0
     summed = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
-    hook = batches if isinstance(batches, BatchHook) else _batch_hook(batches, data, settings, model, of_batches)
+    if isinstance(batches, BatchHook):
+        hook = batches
+    elif batches == PROGRESS:
+        from foils.training.tiers import by_progress
+
+        hook = by_progress(data)
+    else:
+        chosen, temperature = dict(of_batches or {}), settings.loss_settings.get("temperature")
+        method, teacher = method_named(batches, chosen), chosen.pop(TEACHER, None)
+        if "tau" in method.settings and isinstance(temperature, (int, float)) and temperature > 0:
+            chosen.setdefault("tau", float(temperature))  # the loss' own, where none is set
+        known, vectors = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1]), None
+        if teacher is not None:
+            vectors = guide_vectors(teacher, data, settings=as_trained).of_pairs()
+        hook = BatchPlanner(batches, chosen, known=known, teacher=vectors, sources=data.facts.sources)
     roles: dict[str, Kind] = {column: "query" if column == "anchor" else "document" for column in data.columns}
     prompts = {column: prompt_of(model, kind, None) for column, kind in roles.items()}
     more = {
@@ -515,26 +530,3 @@ def _of_encoder(
         "router_mapping": roles if is_routed(model) else None,
     }
     return hook.wrapped(summed, model), more
-
-
-def _use_of_guides(model: Any, settings: TrainSettings) -> EmbeddingSettings:
-    """Return how a teacher and a guide embed: texts are cut as the model's are."""
-    return EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
-
-
-def _batch_hook(
-    name: str, data: TrainingSet, settings: TrainSettings, model: Any, method_settings: Mapping[str, Any] | None
-) -> BatchHook:
-    """Return what fills the batches by a name's way."""
-    if name == PROGRESS:
-        from foils.training.tiers import by_progress
-
-        return by_progress(data)
-    chosen, temperature = dict(method_settings or {}), settings.loss_settings.get("temperature")
-    method, teacher = method_named(name, chosen), chosen.pop(TEACHER, None)
-    if "tau" in method.settings and isinstance(temperature, (int, float)) and temperature > 0:
-        chosen.setdefault("tau", float(temperature))  # the loss' own, where none is set
-    known, vectors = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1]), None
-    if teacher is not None:
-        vectors = guide_vectors(teacher, data, settings=_use_of_guides(model, settings)).of_pairs()
-    return BatchPlanner(name, chosen, known=known, teacher=vectors, sources=data.facts.sources)

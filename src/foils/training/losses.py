@@ -267,11 +267,12 @@ class ContrastiveLoss(CachedLossMixin, nn.Module):  # type: ignore[misc]
         """Return (B,) the row numbers of a batch with this many negatives a row, for the facts."""
         facts: Any = self.facts
         rows: Rows = np.zeros(0, np.int64) if labels is None else labels.cpu().numpy()
+        expected = facts.documents.shape[1] - 1
         whole = rows.dtype.kind == "i" and rows.ndim == 1 and len(rows) > 0
-        if not whole or negatives != facts.negatives or rows.min() < 0 or rows.max() >= len(facts):
+        if not whole or negatives != expected or rows.min() < 0 or rows.max() >= len(facts):
             raise InputError(
                 f"the loss looks facts up by the numbers of the rows, 0 to {len(facts) - 1} in column label, of "
-                f"{facts.negatives} negatives a row; the batch has labels {labels}, {negatives} negatives a row"
+                f"{expected} negatives a row; the batch has labels {labels}, {negatives} negatives a row"
             )
         return rows
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -295,7 +294,16 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         rated("a curriculum", gaps)
     present = data.rows[:, 1:] >= 0
     if loss.terms is not None:
-        _warn_of_lost(data, present & np.isnan(target), loss.target)
+        lost, query = present & np.isnan(target), np.broadcast_to(data.rows[:, :1], present.shape)
+        if lost.any():
+            count = len(np.unique(np.stack([query[lost], data.rows[:, 1:][lost]]), axis=1).T)
+            apart, why = lost & np.isfinite(data.ratings_within()), ""
+            if loss.target == ELO and apart.any():
+                why = (
+                    f"; {len(np.unique(query[apart]))} queries have no offset: no comparison with other queries was "
+                    "answered for these (listnet, which compares documents of one query alone, keeps them)"
+                )
+            log.warning("%d pairs of a query and a document have no %s and are left out%s", count, loss.target, why)
         present &= np.isfinite(target)
     kept = np.flatnonzero(present.sum(1) > (0 if loss.pointwise else 1))
     if len(kept) < len(present) and not loss.pointwise:
@@ -314,18 +322,3 @@ def reranker_set(data: TrainingSet, loss: RerankerKind) -> Dataset:
         columns = {name: [pair[at] for pair in pairs] for at, name in enumerate(("query", "document"))}
         columns["label"] = [*pairs.values()]
     return datasets.Dataset(pa.table(columns)).with_transform(data.texts)
-
-
-def _warn_of_lost(data: TrainingSet, lost: NDArray[np.bool_], target: str) -> None:
-    """Say how many pairs of a query and a document have no target, (N, 1 + k), and why; they are left out."""
-    if not lost.any():
-        return
-    query = np.broadcast_to(data.rows[:, :1], lost.shape)
-    pairs = len(np.unique(np.stack([query[lost], data.rows[:, 1:][lost]]), axis=1).T)
-    apart, why = lost & np.isfinite(data.ratings_within()), ""
-    if target == ELO and apart.any():
-        why = (
-            f"; {len(np.unique(query[apart]))} queries have no offset: no comparison with other queries was "
-            "answered for these (listnet, which compares documents of one query alone, keeps them)"
-        )
-    log.warning("%d pairs of a query and a document have no %s and are left out%s", pairs, target, why)
