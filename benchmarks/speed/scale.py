@@ -101,7 +101,7 @@ def geometry(count: int) -> tuple[Geometry, np.ndarray]:
 def scoring(count: int) -> Callable[[], bytes]:
     made, weights = geometry(count)
     members = 1 + np.arange(len(weights)) % 3
-    targets = [Target("a", 1), Target("b", 2), Target("a+b", 3, 2)]
+    targets = [Target("a", 1), Target("b", 2), Target("a+b", 3)]
 
     def work() -> bytes:
         similarities = triplet_similarities(made)

@@ -337,7 +337,7 @@ def test_leaving_a_block_out_is_scoring_the_others(regularization):
     geometry, weights = world(rng, 30)
     members, blocks = rng.integers(1, 4, len(weights)), assign_blocks(30, rng, blocks=7)
     members[geometry.record == 0] = 2  # block of record 0: may hold none of the first source
-    targets = [Target("a", 1), Target("b", 2), Target("a+b", 3, 2)]
+    targets = [Target("a", 1), Target("b", 2), Target("a+b", 3)]
     found = leave_out(
         geometry, weights, members, information_sums(geometry, weights, members, targets), targets, blocks,
         regularization=regularization,

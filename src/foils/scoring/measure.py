@@ -86,13 +86,8 @@ class Measured:
     def part(self, records: Rows, names: Sequence[str]) -> Measured:
         """Return what was measured of some records and sources (`Records.part`)."""
         part, kept, triplets, texts = self.records.part(records, names)
-        geometry = Geometry(
-            queries=self.geometry.queries.select(kept),
-            documents=self.geometry.documents.select(texts),
-            positive=part.positives,
-            record=part.record,
-            document=part.document,
-        )
+        queries, documents = self.geometry.queries.select(kept), self.geometry.documents.select(texts)
+        geometry = Geometry(queries, documents, part.positives, part.record, part.document)
         names_of_arrays = ("s_p", "s_n", "s_pn", "coverage", "distance")
         arrays = {name: getattr(self.similarities, name)[triplets] for name in names_of_arrays}
         similarities = replace(self.similarities, **arrays)

@@ -232,14 +232,14 @@ class Scores(Result):
     @property
     def warnings(self) -> list[str]:
         """What a reader of the scores has to know, in sentences."""
-        lines, records = [], self.measured.records
+        records = self.measured.records
         shared = len(records.shared())
-        if shared < ALIKE * len(records):
-            lines.append(
-                f"the sources cover different records: {shared:,} of {len(records):,} are in every source; "
-                f"score a sample of the shared ones (--sample {max(1, shared)})"
-            )
-        return lines
+        if shared >= ALIKE * len(records):
+            return []
+        return [
+            f"the sources cover different records: {shared:,} of {len(records):,} are in every source; "
+            f"score a sample of the shared ones (--sample {max(1, shared)})"
+        ]
 
     def tables(self) -> list[Table]:
         """Return the ranking, best first, with what lies behind it."""
@@ -399,7 +399,7 @@ def score_target(
     of_triplets, of_lists = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
     return SourceScore(
         name=target.name,
-        hybrid=target.parts > 1,
+        hybrid="+" in target.name,
         records=len(np.unique(record)),
         negatives=len(record),
         dropped=dict(measured.records.dropped.get(target.name, {})),

@@ -41,12 +41,10 @@ class Target:
     Attributes:
         name: the source's, or the parts' joined by +.
         bits: which bits of `Records.members` count as its negatives.
-        parts: number of sources united.
     """
 
     name: str
     bits: int
-    parts: int = 1
 
     def of(self, members: npt.NDArray[np.int64]) -> Marks:
         """Return which triplets are this target's."""
@@ -139,7 +137,7 @@ class Records:
         bits = {name: 1 << index for index, name in enumerate(self.names)}
         present = [name for name in self.sources if (self.members & bits[name]).any()]
         targets = [
-            Target("+".join(chosen), sum(bits[name] for name in chosen), size)
+            Target("+".join(chosen), sum(bits[name] for name in chosen))
             for size in range(1, max(1, hybrids) + 1)
             for chosen in combinations(present, size)
         ]
