@@ -267,7 +267,7 @@ def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pa
     queries = collection.query_texts(query_rows)
     texts = [collection.document_texts(np.maximum(rows, 0)) for rows in (positives, doc_rows)]
     return [
-        Pair(query, positive if row >= 0 else "", text if pair["text"] is None else pair["text"])
+        Pair(query, positive if row >= 0 else "", text if pair.get("text") is None else pair["text"])
         for pair, query, row, positive, text in zip(pairs, queries, positives.tolist(), *texts, strict=True)
     ]
 
@@ -389,8 +389,6 @@ def known_pairs(
         {
             "query_id": collection.queries["query_id"].take(pa.array(truth.query_rows[queries])),
             "doc_id": collection.documents["doc_id"].take(pa.array(documents)),
-            "text": pa.nulls(len(documents), pa.large_string()),
-            "probability": pa.nulls(len(documents)),
             "sources": [CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random),
         }
     )
