@@ -30,6 +30,7 @@ PEERS = {
             "files of its cache": "test_cache",
             "calls inside": "non_faiss_batched",
             "several processes, which foils refuses": "test_multi_process$",
+            "a model that is no SentenceTransformer, which foils refuses": "negative_positive_score|does_not_crash",
         },
     ),
     "choix": (

@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from math import isfinite
@@ -272,13 +273,15 @@ def check_writable(folder: str | Path) -> None:
     """Refuse a folder that cannot be written, before the long work whose result it is to hold.
 
     Raises:
-        InputError: a new folder cannot be made beside it.
+        InputError: a file cannot be made in it, or beside it, where a new folder is filled.
     """
-    try:
-        with _temporary(_resolved(folder), folder=True):
-            pass
-    except FoilsError as error:
-        raise InputError(f"cannot write {folder}: {error}") from error
+    folder = _resolved(folder)
+    for path in (folder, folder.parent):
+        place = next(each for each in (path, *path.parents) if each.exists())
+        try:
+            tempfile.TemporaryFile(dir=place).close()
+        except OSError as error:
+            raise InputError(f"cannot write {folder}: {error.strerror}; choose another place") from error
 
 
 # How the names of outputs end, in lower case; "": a name without an ending will do.
