@@ -534,5 +534,9 @@ def test_the_hub_is_asked_once_for_a_model_that_is_not_there(monkeypatch):
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", model_info)
-    refused("cannot load the encoder 'no/such': no network; give a folder, or a hub name", load_model, "no/such")
+    refused(
+        "cannot load the encoder 'no/such': no network; give a whole folder with safetensors weights, or a hub name",
+        load_model,
+        "no/such",
+    )
     assert asked == ["no/such"]

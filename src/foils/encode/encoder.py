@@ -12,7 +12,6 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
@@ -36,6 +35,7 @@ from foils.encode.models import (
 from foils.encode.tokens import Features, KeptTokens, Text, Tokenizer, Tokens, characters, one_ahead, plain_tokenizer
 from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.parallel import map_blocks
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -443,17 +443,12 @@ def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, thr
         return
     import torch
 
-    before, running = torch.get_num_threads(), deque[Future[None]]()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # of threads that begin from now on
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            for batch in chain(ahead, batches):
-                running.append(pool.submit(work, batch))
-                if len(running) > 2 * threads:
-                    running.popleft().result()
-            for each in running:
-                each.result()
+        deque(map_blocks(work, chain(ahead, batches), threads=threads), maxlen=0)
     finally:
-        torch.set_num_threads(before)  # the threads of the pool have set it to one
+        torch.set_num_threads(before)
 
 
 # Cross-encoders

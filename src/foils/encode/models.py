@@ -127,8 +127,7 @@ def load_cross_encoder(
             lack weights or have others, or it is a model of another kind, as a word table.
     """
     if str(name).startswith(STATIC):
-        word_table = "is a word table, which gives each text a vector by itself and reads no pairs"
-        raise InputError(f"{name} {word_table}; {ADVICE[CROSS_ENCODER]}")
+        raise InputError(f"{name} is a word table, which reads no pairs; {ADVICE[CROSS_ENCODER]}")
     model = loaded(
         CROSS_ENCODER, name, device=device, trust_remote_code=trust_remote_code, new_head=new_head, seed=seed,
         num_labels=1 if new_head else None,
@@ -167,12 +166,13 @@ def loaded(kind: str, name: str | Path, *, trust_remote_code: bool, new_head: bo
     import sentence_transformers
 
     place = find_model(name)
-    check_hub(place, kind)
-    check_kind(name, kind, new_head=new_head)
-    check_sealed(place)
     # A pickle runs code when it is read: of a transformer safetensors alone are; of other modules tensors alone.
     more |= {"trust_remote_code": trust_remote_code, "model_kwargs": {"use_safetensors": True}}
     with loading(kind, name, seed=seed), noting_weights() as noted:
+        if not isinstance(place, Path):
+            ask_hub(place)
+        check_kind(name, kind, new_head=new_head)
+        check_sealed(place)
         model = getattr(sentence_transformers, kind)(str(place), **more)
     model.drawn_weights = check_weights(str(name), kind, noted, new_head=new_head)
     return merge_adapters(model)
@@ -263,7 +263,8 @@ def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
     """Return a StaticEmbedding of a transformer's word table, read from its safetensors and tokenizer.json.
 
     Raises:
-        InputError: no folder with both, or no table of words in it.
+        InputError: no table of words in it.
+        FileNotFoundError: no such weights.
     """
     from safetensors import safe_open
     from sentence_transformers import SentenceTransformer
@@ -271,16 +272,14 @@ def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
     from tokenizers import Tokenizer
 
     check_sealed(folder)
-    weights, tokens = Path(folder) / "model.safetensors", Path(folder) / TOKENIZER
-    if not (weights.is_file() and tokens.is_file()):
-        raise InputError(f"{folder}: needs model.safetensors and tokenizer.json; give a transformer's folder")
+    weights = Path(folder) / "model.safetensors"
     with safe_open(weights, "pt") as tensors:
         # The file is no dict.
         names = [name for name in tensors.keys() if name.endswith("word_embeddings.weight")]  # noqa: SIM118
         if len(names) != 1:
             raise InputError(f"{weights}: expected one tensor ….word_embeddings.weight, found {len(names)}")
         table = tensors.get_tensor(names[0]).float()
-    tokenizer = Tokenizer.from_file(str(tokens))
+    tokenizer = Tokenizer.from_file(str(Path(folder) / TOKENIZER))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table)], device=device)
@@ -309,23 +308,17 @@ def is_routed(model: Any) -> bool:
     return True
 
 
-def check_hub(place: Path | str, kind: str) -> None:
+def ask_hub(place: Path | str) -> None:
     """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
 
     Raises:
-        InputError: there is no such model, or the hub cannot be reached.
+        Exception: no name of a hub, there is no such model, or what the client's HTTP library raises.
     """
-    if isinstance(place, Path):
-        return
     from huggingface_hub import HfApi, try_to_load_from_cache
 
-    try:
-        if not any(isinstance(try_to_load_from_cache(place, f"{file}.json"), str) for file in CONFIGS):
-            HfApi().model_info(place, timeout=10)
-    except Exception as error:  # no name of a hub, or what the client's HTTP library raises
-        reason = str(error).strip().partition("\n")[0]
-        advice = "give a folder, or a hub name that can be reached"
-        raise InputError(f"cannot load the {NAMES[kind]} {place!r}: {reason}; {advice}") from error
+    cached = (try_to_load_from_cache(str(place), f"{file}.json") for file in CONFIGS)
+    if not any(isinstance(path, str) for path in cached):
+        HfApi().model_info(str(place), timeout=10)
 
 
 def check_kind(model: Any, wanted: str, *, new_head: bool = False) -> None:

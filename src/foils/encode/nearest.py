@@ -168,16 +168,7 @@ class _Screen:
         """Screen a block of documents, from row `start`."""
         squares = np.matmul(vectors[:, None, :], vectors[:, :, None])
         self._longest = max(self._longest, float(np.sqrt(squares.max())) * (1 + 2.0**-10))
-        self._new += self._screened(start, vectors)
-        if sum(map(len, self._new)) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
-            self._settle()
 
-    def rows(self) -> list[Rows]:
-        """Return the candidates of each query, ascending."""
-        self._settle()
-        return np.split(self._kept["row"], np.searchsorted(self._kept["query"], np.arange(1, len(self._queries))))
-
-    def _screened(self, start: int, vectors: Products) -> list[Candidates]:
         def screened(first: int) -> Candidates:
             strip = slice(first, first + STRIP)
             products = self._queries[strip] @ vectors.T
@@ -189,7 +180,14 @@ class _Screen:
             candidates["product"] = products[query, column]
             return candidates
 
-        return _side_by_side(screened, range(0, len(self._queries), STRIP))
+        self._new += _side_by_side(screened, range(0, len(self._queries), STRIP))
+        if sum(map(len, self._new)) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
+            self._settle()
+
+    def rows(self) -> list[Rows]:
+        """Return the candidates of each query, ascending."""
+        self._settle()
+        return np.split(self._kept["row"], np.searchsorted(self._kept["query"], np.arange(1, len(self._queries))))
 
     def _floor(self, part: slice = slice(None)) -> Products:
         return _below(self._last[part], self._slack[part] * self._longest)
@@ -315,10 +313,6 @@ class ExactIndex:
         if not len(self.documents):
             raise InputError("expected at least one document; found none")
 
-    def __len__(self) -> int:
-        """Return how many documents the index holds."""
-        return len(self.documents)
-
     def search(self, queries: npt.NDArray[np.floating], k: int) -> tuple[Rows, Products]:
         """Return positions and float32 inner products, each (n, min(k, N)), best first.
 
@@ -331,7 +325,7 @@ class ExactIndex:
             raise InputError(f"{problem}; found {queries.shape}, k={k}")
         with progress.task("searching", total=len(queries), unit="queries") as advance:
             rows, scores = top_inner_products(
-                queries, self.documents, min(k, len(self)), device=device, advance=advance
+                queries, self.documents, min(k, len(self.documents)), device=device, advance=advance
             )
         return rows, scores.astype(np.float32)
 
@@ -351,6 +345,4 @@ def search_lists(
     positions, scores = index.search(queries, k + int((left_out >= 0).any()))
     kept = (positions >= 0) & (positions != left_out[:, None])
     kept &= np.cumsum(kept, axis=1) <= k
-    if kept.all():
-        return list(positions), list(scores)
     return [p[at] for p, at in zip(positions, kept, strict=True)], [s[at] for s, at in zip(scores, kept, strict=True)]

@@ -356,14 +356,12 @@ class Request:
         prompt: what the user says.
         seed: sent to the server, which may heed it; another attempt has another.
         schema: JSON schema of the answer; None: free text.
-        name: of the schema.
         first_token: one token is asked for, with log-probabilities (`logprobs`, `top_logprobs`: 20).
     """
 
     prompt: str
     seed: int = 0
     schema: Mapping[str, Any] | None = None
-    name: str = "answer"
     first_token: bool = False
 
     def body(self, llm: LLMSettings, *, without: frozenset[str] = frozenset()) -> dict[str, Any]:
@@ -383,7 +381,7 @@ class Request:
             allowed = [int(each.partition("=")[2]) for each in without if each.startswith("top_logprobs=")]
             body |= {"logprobs": True, "top_logprobs": min([TOP_TOKENS, *allowed])}
         elif self.schema is not None:
-            of_json = {"name": self.name, "strict": True, "schema": dict(self.schema)}
+            of_json = {"name": "answer", "strict": True, "schema": dict(self.schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": of_json}
         return {name: value for name, value in body.items() if name not in without}
 

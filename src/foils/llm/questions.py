@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,10 +104,7 @@ class Template:
         return _SLOT.sub(lambda slot: values[slot.group(1)], self.text)
 
 
-if TYPE_CHECKING:
-    TemplateLike = str | Path | Template
-else:
-    TemplateLike = str
+TemplateLike = str | Path | Template
 
 
 def fenced(**texts: str) -> dict[str, str]:
@@ -196,7 +193,7 @@ class Form:
         properties: dict[str, Any] = {"reasoning": {"type": "string"}} if self.thinks else {}
         properties |= {self.name: dict(self.schema)}
         whole = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-        return Request(prompt, seed, schema=whole, name=self.name)
+        return Request(prompt, seed, whole)
 
     def value(self, answer: Any) -> Any | None:
         """Return what an answer means where it has one reading, else None.

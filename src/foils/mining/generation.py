@@ -315,7 +315,7 @@ async def write_negatives(
         wanted = number - len(negatives)
         prompt = writing.asked(record.query, record.positives[0], wanted, record.drawn, negatives)
         try:
-            answer = await session.answer(Request(prompt, seed + attempt, writing.schema(wanted), "negatives"))
+            answer = await session.answer(Request(prompt, seed + attempt, writing.schema(wanted)))
         except NoAnswerError as error:
             failure = str(error)
             continue
