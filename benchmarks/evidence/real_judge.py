@@ -104,9 +104,9 @@ def main() -> None:
         "queries": given.queries,
         "questions": use.requests,
         "unread": sum(use.failures.values()),
-        "position bias": did.position_bias,
-        "order bias, Elo": did.order_bias,
-        "both orders agree, correlation": did.orders_agree,
+        "position bias": did["position_bias"],
+        "order bias, Elo": did["order_bias"],
+        "both orders agree, correlation": did["orders_agree"],
         "stopped": stopped,
     }
     tables = {

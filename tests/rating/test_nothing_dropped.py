@@ -44,7 +44,7 @@ def targets(collection: Any, rated: Any, loss: str) -> Any:
 
 def test_queries_without_an_offset_are_counted_by_the_rating(rated, caplog):
     _, table = rated
-    assert table.summary.between.unreached == len(LOST)
+    assert table.summary["between"]["unreached"] == len(LOST)
     shown = dict(table.tables()[0].rows)
     assert shown["queries without an offset"] == str(len(LOST))
     missing = np.isnan(table.table["offset"].to_numpy())

@@ -53,8 +53,8 @@ def test_ratings_are_those_of_the_logits_and_each_document_is_asked_about_once(w
     for name, gap in gaps.items():
         expected = (LEVELS["d7"] - LEVELS[name]) * 400 / np.log(10)
         assert np.isnan(gap) if name == "d2" else gap == pytest.approx(expected, rel=0.08)
-    assert rated.summary.position_bias == pytest.approx(0, abs=1e-12)
-    assert rated.summary.better_than_chance is True
+    assert rated.summary["position_bias"] == pytest.approx(0, abs=1e-12)
+    assert rated.summary["better_than_chance"] is True
     (use,) = denser.models.values()
     assert use.requests == sum(asked.values()) + len(server.seen), "answers of earlier runs are counted"
 
@@ -65,8 +65,8 @@ def test_it_compares_documents_of_different_queries(world):
         rated = foils.rate(
             collection, negatives, judge="llm:m,answer=relevance", base_url=server.url, degree=4, between=2
         )
-    assert np.isfinite(rated.summary.between.spread)
-    assert rated.summary.between.unreached == 0
+    assert np.isfinite(rated.summary["between"]["spread"])
+    assert rated.summary["between"]["unreached"] == 0
 
 
 def test_one_that_knows_nothing_is_stopped_in_the_trial(world):

@@ -124,7 +124,7 @@ def rated_world(sd: float, judge: PlantedJudge, **settings: object) -> tuple[Rat
 
 def test_the_prior_is_that_of_the_planted_ratings():
     rated, _, planted_gap = rated_world(0.7, PlantedJudge(votes=1))
-    assert rated.summary.spread == pytest.approx(207, rel=0.3)
+    assert rated.summary["spread"] == pytest.approx(207, rel=0.3)
     gap, error = (rated.table[name].to_numpy()[:400] for name in ("gap", "gap_se"))
     assert (np.abs(gap - planted_gap) < 1.96 * error).mean() > 0.85
 

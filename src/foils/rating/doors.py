@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -151,62 +151,24 @@ def rateable(collection: Collection, negatives: Negatives, split: str) -> Rateab
 PERCENTILES = (10, 25, 50, 75, 90)
 
 
-@dataclass(frozen=True)
-class RatingSummary:
-    """What a rating did.
-
-    Attributes:
-        queries: that were rated.
-        without_positive: of them without a labelled positive, whose gaps are against the candidate
-            rated best.
-        comparisons: asked for, the direct ones with the positive included.
-        missing: of them without a judgement.
-        position_bias: see `Judgements`; 0 for a judge that has none by construction.
-        positives_win: share of the comparisons with a labelled positive that it wins, the mean over
-            queries; NaN: none.
-        orders_agree: correlation of the answers of both orders, less the position bias.
-        better_than_chance: whether labelled positives clearly win; None where too few queries
-            compare one to tell.
-        judge_tested: the same in words, with the reason.
-        order_bias: Elo points by which the document shown first leads, as fitted with the ratings.
-        unrated: negatives without a gap: none of their judgements, or none of their reference's,
-            succeeded, or the two are in parts of the graph that never met.
-        skipped: reason -> rows that were not rated at all.
-        connectivity: mean algebraic connectivity of the graphs of judged pairs.
-        standard_error: median, in Elo points.
-        spread: standard deviation of the prior on ratings, in Elo points: that of the ratings
-            themselves, as the answers have it.
-        dispersion: variance of an answer over that of one yes or no. Above 1 for answers that come
-            from the same few lists.
-        between: offsets of queries, where there were comparisons between them.
-    """
-
-    queries: int
-    without_positive: int
-    comparisons: int
-    missing: int
-    position_bias: float
-    unrated: int
-    skipped: dict[str, int]
-    connectivity: float
-    standard_error: float
-    spread: float
-    dispersion: float
-    positives_win: float = float("nan")
-    orders_agree: float = float("nan")
-    better_than_chance: bool | None = None
-    judge_tested: str = ""
-    order_bias: float = 0.0
-    between: Offsets | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rated(Negatives):
     """A table with `elo, elo_se, gap, gap_se`, and every pair that was asked about.
 
     Attributes:
         source: name of the table that was rated.
-        summary: what the rating did.
+        summary: what the rating did, by name, as `to_json` has it:
+            `queries` that were rated, `without_positive` of them, whose gaps are against the
+            candidate rated best; `comparisons` asked for, the direct ones with the positive
+            included, `missing` of them without a judgement; `position_bias`, see `Judgements`;
+            `order_bias`, the Elo points by which the document shown first leads, as fitted;
+            `positives_win`, `orders_agree`, `better_than_chance` and `judge_tested`, see
+            `Evidence`; `unrated` negatives without a gap; `skipped`, reason -> rows that were not
+            rated at all; `connectivity`, the mean algebraic connectivity of the graphs of judged
+            pairs; `standard_error`, the median, `spread` of the prior on ratings, in Elo points;
+            `dispersion`, the variance of an answer over that of one yes or no, above 1 for answers
+            that come from the same few lists; `between`, of `Offsets` all but the offsets, where
+            there were comparisons between queries.
         candidates: that were compared.
         pairs: that were asked about.
         judgements: of all judges together, about these pairs.
@@ -214,7 +176,7 @@ class Rated(Negatives):
     """
 
     source: str
-    summary: RatingSummary
+    summary: Mapping[str, Any]
     candidates: Candidates = field(repr=False)
     pairs: Pairs = field(repr=False)
     judgements: Judgements = field(repr=False)
@@ -226,27 +188,27 @@ class Rated(Negatives):
         known = gap[np.isfinite(gap)]
         values = np.percentile(known, PERCENTILES) if len(known) else np.full(len(PERCENTILES), np.nan)
         rows = [
-            ("queries", f"{did.queries:,}"),
-            ("of them without a positive", f"{did.without_positive:,}"),
-            ("comparisons", f"{did.comparisons:,}"),
-            ("judgements missing", f"{did.missing:,}"),
-            ("labelled positives win", number(did.positives_win)),
-            ("both orders agree, correlation", number(did.orders_agree)),
-            ("clearly better than chance", did.judge_tested),
-            ("position bias", number(did.position_bias)),
-            ("lead of what is shown first, Elo", number(did.order_bias, 0)),
-            ("negatives without a gap", f"{did.unrated:,}"),
-            *((f"not rated: {why}", f"{count:,}") for why, count in did.skipped.items()),
-            ("algebraic connectivity, mean", number(did.connectivity, 2)),
-            ("standard error, median, Elo", number(did.standard_error, 0)),
-            ("spread of ratings (prior), Elo", number(did.spread, 0)),
-            ("dispersion of answers", number(did.dispersion, 2)),
+            ("queries", f"{did['queries']:,}"),
+            ("of them without a positive", f"{did['without_positive']:,}"),
+            ("comparisons", f"{did['comparisons']:,}"),
+            ("judgements missing", f"{did['missing']:,}"),
+            ("labelled positives win", number(did["positives_win"])),
+            ("both orders agree, correlation", number(did["orders_agree"])),
+            ("clearly better than chance", did["judge_tested"]),
+            ("position bias", number(did["position_bias"])),
+            ("lead of what is shown first, Elo", number(did["order_bias"], 0)),
+            ("negatives without a gap", f"{did['unrated']:,}"),
+            *((f"not rated: {why}", f"{count:,}") for why, count in did["skipped"].items()),
+            ("algebraic connectivity, mean", number(did["connectivity"], 2)),
+            ("standard error, median, Elo", number(did["standard_error"], 0)),
+            ("spread of ratings (prior), Elo", number(did["spread"], 0)),
+            ("dispersion of answers", number(did["dispersion"], 2)),
         ]
-        if did.between is not None:
-            rows.append(("comparisons between queries", f"{did.between.comparisons:,}"))
-            rows.append(("of them missing", f"{did.between.missing:,}"))
-            rows.append(("queries without an offset", f"{did.between.unreached:,}"))
-            rows.append(("spread of queries' offsets, Elo", number(did.between.spread, 0)))
+        if did["between"] is not None:
+            rows.append(("comparisons between queries", f"{did['between']['comparisons']:,}"))
+            rows.append(("of them missing", f"{did['between']['missing']:,}"))
+            rows.append(("queries without an offset", f"{did['between']['unreached']:,}"))
+            rows.append(("spread of queries' offsets, Elo", number(did["between"]["spread"], 0)))
         percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
         rows.append((percentiles, "  ".join(number(value, 0) for value in values)))
         rows += [row for name, use in self.models.items() for row in use.rows(name)]
@@ -255,9 +217,7 @@ class Rated(Negatives):
     def to_json(self) -> dict[str, Any]:
         """Return the settings, what the rating did, and what language models used."""
         facts = {"source": self.source, **{name: self.provenance[name] for name in ("settings", "seed")}}
-        facts |= asdict(self.summary)
-        if facts["between"]:
-            del facts["between"]["offset"]  # it is in the table
+        facts |= self.summary
         if self.models:
             facts["language_models"] = {name: use.to_json() for name, use in self.models.items()}
         return dict(without_nan(facts))
@@ -443,25 +403,25 @@ def direct_answers(asking: JudgeSession, gap: Floats, reference: Rows, *, everyw
 
 def _summary(
     asking: JudgeSession, rows: Rateable, fit: Fit, evidence: Evidence, unrated: int, between: Offsets | None
-) -> RatingSummary:
-    judgements, ratings, spread = asking.judgements, fit.ratings, fit.spread
+) -> dict[str, Any]:
+    judgements, ratings, unit = asking.judgements, fit.ratings, LINKS[fit.ratings.model].elo_per_unit
     errors = ratings.elo_error[np.isfinite(ratings.elo_error)]
-    return RatingSummary(
-        queries=fit.pairs.queries,
-        without_positive=int((~rows.labelled).sum()),
-        comparisons=len(asking.pairs),
-        missing=int(np.isnan(judgements.preference).sum()),
-        position_bias=judgements.position_bias,
-        positives_win=evidence.positives_win,
-        orders_agree=evidence.orders_agree,
-        better_than_chance=evidence.better_than_chance,
-        judge_tested=evidence.verdict,
-        order_bias=ratings.order_bias * LINKS[ratings.model].elo_per_unit,
-        unrated=unrated,
-        skipped=rows.skipped,
-        connectivity=float(algebraic_connectivity(fit.pairs).mean()),
-        standard_error=float(np.median(errors)) if len(errors) else float("nan"),
-        spread=spread.sd * LINKS[ratings.model].elo_per_unit,
-        dispersion=spread.dispersion,
-        between=between,
-    )
+    return {
+        "queries": fit.pairs.queries,
+        "without_positive": int((~rows.labelled).sum()),
+        "comparisons": len(asking.pairs),
+        "missing": int(np.isnan(judgements.preference).sum()),
+        "position_bias": judgements.position_bias,
+        "unrated": unrated,
+        "skipped": rows.skipped,
+        "connectivity": float(algebraic_connectivity(fit.pairs).mean()),
+        "standard_error": float(np.median(errors)) if len(errors) else float("nan"),
+        "spread": fit.spread.sd * unit,
+        "dispersion": fit.spread.dispersion,
+        "positives_win": evidence.positives_win,
+        "orders_agree": evidence.orders_agree,
+        "better_than_chance": evidence.better_than_chance,
+        "judge_tested": evidence.verdict,
+        "order_bias": ratings.order_bias * unit,
+        "between": between and {name: value for name, value in vars(between).items() if name != "offset"},
+    }

@@ -45,15 +45,7 @@ from foils.rating.estimators import (
     maximum,
     order_biased,
 )
-from foils.rating.pairs import (
-    Candidates,
-    Floats,
-    Judgements,
-    Pairs,
-    Rows,
-    Showings,
-    block_of,
-)
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, Showings, block_of
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 # centre of the belief about s in probits, and its standard deviation on the log scale

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -445,12 +445,8 @@ def _named_first(window: list[int], numbers: list[int] | None) -> list[int] | No
     return named + [row for row in window if row not in named]
 
 
-if TYPE_CHECKING:
-    JudgeLike = str | Judge
-    JudgesLike = JudgeLike | Sequence[JudgeLike]
-else:
-    JudgeLike = JudgesLike = str
-
+JudgeLike = str | Judge
+JudgesLike = JudgeLike | Sequence[JudgeLike]
 BI_ENCODER = "bi-encoder"
 
 
