@@ -326,16 +326,12 @@ def evaluate_runs(
 
 
 def _why_silent(run: Run, collection: Collection, split: str) -> str:
-    """Say why a run answers no query of a split, and what to do."""
-    if run.facts.get("bm25") and not len(run.table):
-        bm25 = run.facts["bm25"]
-        analyser = (
-            f"BM25 reads texts by {bm25['analyser']}, language {bm25['language']}; choose with {spelled('language')}"
-        )
-        return f"{run.name}: no document shares a term with a query of the split {split!r} ({analyser})"
-    splits = ", ".join(collection.splits)
-    problem = f"no query of the split {split!r} of {collection.name} is in: {run.name}"
-    return f"{problem}; check the split (there are {splits}) and the query ids"
+    """Say that a run answers no query of a split, and what to do."""
+    bm25, reads = run.facts.get("bm25"), ""
+    if bm25:
+        reads = f"; no document shares a term with one by {bm25['analyser']}, {spelled('language', bm25['language'])}"
+    problem = f"{run.name} ranks no document for any query of the split {split!r} of {collection.name}{reads}"
+    return f"{problem}; check the split (there are {', '.join(collection.splits)}) and the query ids"
 
 
 def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list[NamedSystem]:
