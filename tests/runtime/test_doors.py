@@ -236,6 +236,7 @@ def test_settings_by_name_are_read():
     texts = ["margin=0.1", "bounds=[1, 2]", "on=true", "margin=0.2"]
     assert parsed_settings(texts) == {"margin": 0.2, "bounds": [1, 2], "on": True}
     assert parsed_settings(["mixing=grad-norm", "guide=./model"]) == {"mixing": "grad-norm", "guide": "./model"}
+    assert parsed_settings(["share=.5", "least=-.25", "at=.x"]) == {"share": 0.5, "least": -0.25, "at": ".x"}
     assert parsed_settings(["a=True", "b=False", "c=None", "d=false"]) == {"a": True, "b": False, "c": None, "d": False}
     with spelling({"settings": "--set"}), pytest.raises(InputError, match=r"^--set margin: expected NAME=VALUE"):
         parsed_settings(["margin"])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 from foils.data import load_collection
 from foils.data.collection import SPLITS
@@ -30,12 +30,8 @@ from foils.runtime.files import FOLDER, fill_folder, write_json, write_sealed
 from foils.runtime.options import Option, Settings, door, several, spelled
 from foils.runtime.results import Result, Table
 
-if TYPE_CHECKING:
-    StudiesLike = str | Path | Sequence[str | Path]
-    TestsLike = CollectionLike | Sequence[CollectionLike]
-else:
-    TestsLike = list[str]
-    StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
+StudiesLike = Annotated[str | Path | Sequence[str | Path], Option(metavar="STUDY", repeated=True)]
+TestsLike = CollectionLike | Sequence[CollectionLike]
 
 GIVEN = "given.json"
 PACKAGES = "networkx", "scipy"

@@ -521,9 +521,9 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings") -> dict[s
 
 
 def _read_value(text: str) -> Any:
-    """Return what a text says: JSON, or True, False or None as Python spells them, or else the text itself."""
+    """Return what a text says: JSON, or .5, or True, False or None as Python spells them, or else the text itself."""
     try:
-        return json.loads(OF_PYTHON.get(text, text))
+        return json.loads(re.sub(r"^(-?)\.(?=\d)", r"\g<1>0.", OF_PYTHON.get(text, text)))
     except (ValueError, RecursionError):
         return text
 
