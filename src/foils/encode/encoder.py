@@ -12,6 +12,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
@@ -35,7 +36,6 @@ from foils.encode.models import (
 from foils.encode.tokens import Features, KeptTokens, Text, Tokenizer, Tokens, characters, one_ahead, plain_tokenizer
 from foils.runtime.errors import FailureError, check_names
 from foils.runtime.options import Option, Settings, spelled
-from foils.runtime.parallel import map_blocks
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -443,12 +443,17 @@ def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, thr
         return
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # of threads that begin from now on
+    before, running = torch.get_num_threads(), deque[Future[None]]()
     try:
-        deque(map_blocks(work, chain(ahead, batches), threads=threads), maxlen=0)
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            for batch in chain(ahead, batches):
+                running.append(pool.submit(work, batch))
+                if len(running) > 2 * threads:
+                    running.popleft().result()
+            for each in running:
+                each.result()
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before)  # the threads of the pool have set it to one
 
 
 # Cross-encoders
@@ -456,9 +461,10 @@ def side_by_side(work: Callable[[Batch], None], batches: Iterator[Batch], *, thr
 
 def cross_encoder_digest(model: CrossEncoder) -> str:
     """Return a digest of all that decides a logit: weights, tokenizer, maximum length, prompts, modules."""
-    prompts = model.default_prompt_name, sorted((model.prompts or {}).items())
-    facts = weights_digest(model), model.max_seq_length, prompts
-    return hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+    # The older name warns in newer versions.
+    length = getattr(model, "max_seq_length", None) or model.max_length
+    prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
+    return hashlib.blake2b(repr((weights_digest(model), length, prompts)).encode(), digest_size=16).hexdigest()
 
 
 def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]]) -> npt.NDArray[np.float32]:

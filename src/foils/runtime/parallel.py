@@ -75,16 +75,14 @@ def _pools(modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def map_blocks(
-    work: Callable[[Item], Result], items: Iterable[Item], *, threads: int | None = None
-) -> Iterator[Result]:
-    """Yield work(item) for each item, in order, computed side by side in threads of this process (None: `workers`).
+def map_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield work(item) for each item, in order, computed side by side in threads of this process.
 
     For work in which NumPy lets go of the interpreter: one thread a core, BLAS one thread each. The
     order of every sum inside `work` is its own, so results do not depend on the number of threads.
     Items are taken, and results wait, only some ahead of what was yielded.
     """
-    count = threads or workers()
+    count = workers()
     waiting: deque[Future[Result]] = deque()
     with _pools(len(sys.modules)).limit(limits=1, user_api="blas"), ThreadPoolExecutor(count) as pool:
         try:
