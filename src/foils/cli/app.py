@@ -1,6 +1,7 @@
 """The program `foils`: its verbs, made of the library's doors, and how failures end it.
 
-A verb parses, calls its door, writes, shows and says what to type next. Nothing is loaded before it is needed.
+A verb parses, calls its door, writes, shows and says what to type next. Nothing is loaded before it
+is needed.
 """
 
 from __future__ import annotations

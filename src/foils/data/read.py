@@ -35,8 +35,8 @@ from foils.runtime.options import Option, Settings, door, refuse, several
 
 # what is not read of a docstring: doctests to the next blank line, the lines under headings, roles and quotes
 LEFT_OUT = re.compile(r"(?m)^[ \t]*>>>.*(?:\n[ \t]*\S.*)*|^[ \t]*([-=~])\1{2,}[ \t]*$|:[\w:+-]+:(?=`)|`")
-# packages with much documentation that foils' own requirements bring along (`transformers` is left out: most of its
-# docstrings repeat one template for each of hundreds of models)
+# packages with much documentation that foils' own requirements bring along (`transformers` is left
+# out: most of its docstrings repeat one template for each of hundreds of models)
 DEFAULT_PACKAGES = (
     "filelock",
     "fsspec",

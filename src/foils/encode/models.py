@@ -166,7 +166,8 @@ def loaded(kind: str, name: str | Path, *, trust_remote_code: bool, new_head: bo
     import sentence_transformers
 
     place = find_model(name)
-    # A pickle runs code when it is read: of a transformer safetensors alone are; of other modules tensors alone.
+    # A pickle runs code when it is read: of a transformer safetensors alone are; of other modules
+    # tensors alone.
     more |= {"trust_remote_code": trust_remote_code, "model_kwargs": {"use_safetensors": True}}
     with loading(kind, name, seed=seed), noting_weights() as noted:
         if not isinstance(place, Path):

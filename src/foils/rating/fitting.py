@@ -382,7 +382,8 @@ def showing_dispersion(pairs: Pairs, showings: Showings, ratings: Ratings, *, pr
     Independent answers would give c'(C − C²/s²)c. φ is the sum of the first over that of the
     second, over the gaps of all candidates to the last one of their query.
 
-    Source: the sandwich of Huber 1967 and White 1982 by clusters; one factor for all, since a query has few showings.
+    Source: the sandwich of Huber 1967 and White 1982 by clusters; one factor for all, since a query
+    has few showings.
     """
     link, single, count = ratings.link, LINKS[ratings.model], len(showings.wins)
     distance = float(np.abs(showings.ahead[np.isfinite(showings.wins)]).mean())

@@ -369,8 +369,8 @@ class ListJudge(LanguageJudge):
     Args:
         question: what is asked, with `answer="order"`.
 
-    Source: Sun et al. 2023 (RankGPT); the averaging is that of Tang et al. 2024 (permutation self-consistency), of
-    pairs instead of whole orders.
+    Source: Sun et al. 2023 (RankGPT); the averaging is that of Tang et al. 2024 (permutation
+    self-consistency), of pairs instead of whole orders.
     """
 
     _last: tuple[Candidates, Rows, tuple[Floats, Floats]] | None = None  # the last orders, and of what

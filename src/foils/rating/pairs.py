@@ -274,7 +274,8 @@ class Showings:
     def of_judges(cls, parts: Sequence[Showings | Judgements]) -> Showings:
         """Return the showings of several judges, each counted once; a judge of pairs has one for each order.
 
-        The places of a judge are divided by their mean distance, so that a bias of position is one of the judge.
+        The places of a judge are divided by their mean distance, so that a bias of position is one
+        of the judge.
         """
         answers = [part.observations() for part in parts]
         places = [ahead / np.abs(ahead[np.isfinite(wins)]).mean() for wins, ahead in answers if len(answers) > 1]

@@ -105,7 +105,8 @@ def drawn(lists: Sequence[Sequence[str]], labels: Sequence[Tensor], count: int) 
         labels: (3, n) of each list.
         count: negatives of a list that are drawn, at least 1; of a shorter list all.
 
-    Source: Gao et al. 2021 ("Rethink training of BERT rerankers"), who draw from what the first stage ranks high.
+    Source: Gao et al. 2021 ("Rethink training of BERT rerankers"), who draw from what the first
+    stage ranks high.
     """
     places = [[0, *(1 + torch.randperm(len(listed) - 1)[:count]).tolist()] for listed in lists]
     shorter = [[listed[place] for place in kept] for listed, kept in zip(lists, places, strict=True)]
