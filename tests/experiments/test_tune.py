@@ -355,7 +355,7 @@ def test_a_reranker_is_used_by_another_command():
     (Plan({}), {"explain": True}, None),
 ])  # fmt: skip
 def test_what_is_advised_after_a_tuning_can_be_typed(tuned, typed, command):
-    assert DOORS["tune"].advice(tuned, {"collection": "my pairs.csv", "output": "better", **typed}) == command
+    assert DOORS["tune"].after(tuned, {"collection": "my pairs.csv", "output": "better", **typed}) == command
 
 
 @pytest.mark.parametrize(
