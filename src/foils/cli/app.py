@@ -6,6 +6,7 @@ is needed.
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import logging
@@ -141,8 +142,9 @@ def summary(verb: str) -> str:
     homes: dict[str, list[str]] = vars(foils)["HOMES"]
     module = next(module for module, names in homes.items() if name in names)
     source = Path(foils.__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
-    docstring = re.search(rf'^def {name}\(.*?"""(.*?)(?:\n\n|""")', source, re.DOTALL | re.MULTILINE)
-    return " ".join(docstring[1].split()) if docstring else ""
+    functions = (each for each in ast.parse(source).body if isinstance(each, ast.FunctionDef))
+    docstring = next(ast.get_docstring(each) or "" for each in functions if each.name == name)
+    return " ".join(docstring.partition("\n\n")[0].split())
 
 
 def described(door: Door) -> str:
